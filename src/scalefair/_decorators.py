@@ -83,6 +83,7 @@ def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
             by_name = " Pass groups by name, sensitive_features=."
             hint = by_name * ("too many positional" in str(error))
             raise TypeError(f"{owner}{function.__name__}(): {error}.{hint}") from None
+        # A misspelt name was refused above; missing groups are told before a missing y.
         if is_missing:
             _refuse_missing_groups(signature, arguments.get("y"))
         for name, value in arguments.items():

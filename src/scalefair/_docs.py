@@ -60,16 +60,16 @@ def documented(**texts: str) -> Callable[[Documented], Documented]:
         if isinstance(getattr(member, "__doc__", None), str):  # python -OO has none
             member.__doc__ = _LINE.sub(text_of, member.__doc__)
 
-    def decorate(documented: Documented) -> Documented:
-        fill(documented)
-        if isinstance(documented, type):
-            for member in vars(documented).values():
+    def decorate(target: Documented) -> Documented:
+        fill(target)
+        if isinstance(target, type):
+            for member in vars(target).values():
                 # Decorators that are descriptors keep the function inside.
                 for inner in ("fn", "__func__"):
                     if hasattr(member, inner):
                         fill(getattr(member, inner))
                 if callable(member) or isinstance(member, property):
                     fill(member)
-        return documented
+        return target
 
     return decorate

@@ -177,7 +177,8 @@ def validate_data(
         return checked
 
 
-# What a table that is not in memory, or has no rows of its own, is converted by.
+# By the name of its type, how a table that NumPy cannot read becomes one that it can;
+# {} is the name of the argument.
 CONVERSIONS = {
     "LazyFrame": "{}.collect()",
     "DuckDBPyRelation": "{}.df()",
@@ -197,7 +198,8 @@ def refuse_lazy(values: Any, name: str = "X") -> None:
 def check_aligned(arguments: Mapping[str, Any]) -> None:
     """Raise a ValueError for columns of pandas whose labels are in another order.
 
-    Rows are taken by position. Labels that are not the same are no order.
+    Rows are matched by position. Other labels, as 0 to n - 1 beside names, are allowed:
+    they do not say that the order is wrong.
     """
     pandas = sys.modules.get("pandas")
     if pandas is None:
@@ -212,7 +214,7 @@ def check_aligned(arguments: Mapping[str, Any]) -> None:
         codes = codes.reshape(2, -1)
         if np.array_equal(np.bincount(codes[0]), np.bincount(codes[1])):
             row = int(np.argmax(codes[0] != codes[1]))
-            labels = [labels[row : row + 1].tolist()[0] for labels in (index, other)]
+            labels = [x[row : row + 1].tolist()[0] for x in (index, other)]
             raise ValueError(
                 f"The rows of {first} and {name} have the same labels in another "
                 f"order, first in row {row} ({labels[0]!r} and {labels[1]!r}): align "

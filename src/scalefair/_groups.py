@@ -57,7 +57,8 @@ def encode_attributes(
 ) -> list[Attribute]:
     """Return the columns of the sensitive features, each encoded by itself."""
     columns = _columns(sensitive_features)
-    # One group for each sample; a frequent mistake is the other direction of a table.
+    # One group for each sample. A frequent mistake is a table with a row for each
+    # attribute in place of a column.
     n_rows = len(columns[0][1])
     if n_samples is not None and n_rows != n_samples:
         hint = " Put columns side by side." * (len(columns) == n_samples)
@@ -261,7 +262,7 @@ def smallest(
 def check_group_count(
     n_groups: int, max_groups: int, name: str = "sensitive_features"
 ) -> None:
-    """Raise a ValueError for more groups than a category has: it may be a number."""
+    """Raise a ValueError for so many groups that they may be numbers or ids."""
     if n_groups > max_groups:
         raise ValueError(
             f"{name} has {n_groups:,} different values, more than "
@@ -382,8 +383,9 @@ def as_table(values: Any, name: str, noun: str) -> NDArray[Any]:
             f"{name} has masked entries. Give each sample a {noun}, or drop it."
         )
     array = np.asarray(values)
-    is_list, of_columns = isinstance(values, (list, tuple)), array.shape[1:] > (1,)
-    if (is_list and of_columns) or (
+    # More than one column: behind the number of rows a shape has () or (n_columns,).
+    is_list, is_wide = isinstance(values, (list, tuple)), array.shape[1:] > (1,)
+    if (is_list and is_wide) or (
         array.dtype.kind in "US" and not isinstance(values, np.ndarray)
     ):
         # NumPy turns None, NaN and numbers in a list of strings into strings, and
@@ -462,7 +464,7 @@ def encode_values(
 
 def check_interval(interval: Any) -> tuple[float, float]:
     """Return the ends of an interval of ranks, as floats; 0 is the top."""
-    if isinstance(interval, str):
+    if isinstance(interval, str):  # "01" would be taken for the ends 0 and 1
         interval = (interval,)
     try:
         low, high = (float(end) for end in interval)

@@ -95,9 +95,12 @@ def array_bytes(value: Any) -> int:
 def sparse_bounds(
     indptr: NDArray[np.integer], entry_bytes: int, max_bytes: int
 ) -> list[int]:
-    """Return the first row of each block of a CSR matrix and, last, the end."""
+    """Return the first row of each block of a CSR matrix and, last, the end.
+
+    A block has `max_bytes` at most, or one row; a stored entry takes `entry_bytes`.
+    """
     n_entries = max(1, int(max_bytes) // entry_bytes)
-    # Rows without stored entries count, too: their results take memory.
+    # Rows without stored entries count, too, 512 bytes each: their results take memory.
     n_rows = max(1, int(max_bytes) // 512)
     m, bounds = len(indptr) - 1, [0]
     while bounds[-1] < m:

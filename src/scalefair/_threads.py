@@ -51,9 +51,8 @@ def cached_njit(**options: Any) -> Callable[[_Function], _Function]:
     def decorate(function: _Function) -> _Function:
         try:
             compiled: _Function = numba.njit(cache=True, **options)(function)
-        except (
-            RuntimeError
-        ):  # neither the package, HOME nor NUMBA_CACHE_DIR is writable
+        except RuntimeError:
+            # Neither the folder of the package nor HOME or NUMBA_CACHE_DIR is writable.
             compiled = numba.njit(**options)(function)
         return compiled
 

@@ -461,8 +461,9 @@ def _measure(
         facts["converged"] = model.converged_
     scores = {}
     for name, rows in parts.items():
-        # 1. Scores. A calibrated classifier takes the groups, that of scikit-learn does
-        #    not; and rows that are read in blocks are scored block by block.
+        # 1. Scores, one for each row. Our classifiers take the groups of the rows, if
+        #    these are sure; that of scikit-learn takes none. Without groups, rows that
+        #    are read in blocks are scored block by block.
         score, entries = model.decision_function, rows.entries()
         if hasattr(model, "groups_") and not rows.has_probabilities:
             groups = rows.sensitive_features

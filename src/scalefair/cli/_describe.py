@@ -198,7 +198,9 @@ def _may_be_edges(frame: pandas.DataFrame) -> bool:
     # 3. Nodes stand on both sides, and some have several edges.
     sources, targets = map(set, ends)
     size, n_common = min(len(sources), len(targets)), len(sources & targets)
-    if any(map(is_numeric_dtype, ends)):  # rows have some equal numbers, too: not half
+    # Two features of numbers share some of them, too. Nodes share at least half, of
+    # three or more.
+    if any(map(is_numeric_dtype, ends)):
         n_common *= 2 * n_common >= size > 2
     return n_common > 0 and len(sources) < len(frame)
 
@@ -231,7 +233,8 @@ def _describe_graph(
     except FileError:
         is_symmetric = False
     if not is_symmetric:
-        # Rows of numbers look so, too: the names of edges tell, or that there are none.
+        # Rows of numbers look so, too. They are edges only if the header names the ends
+        # first, or if there is no header: columns are then called 1 and 2.
         names = [] if frame is None else edge_columns([*frame])
         if names and names[:2] != ["1", "2"] and find_ends(names) != 0:
             raise FileError("rows rather than a graph")
@@ -262,7 +265,7 @@ def _set_roles(
     columns: list[Facts], facts: Facts, chosen: dict[str, list[str]]
 ) -> None:
     """Set the roles of ids, of the ends of edges, and those that the options name."""
-    # The later of these takes precedence.
+    # Roles of columns by their names; those that are set later take precedence.
     names = [column["column"] for column in columns]
     first = names[:1] if facts.get("header") else []
     roles = {name: "id" for name in first if name.lower() in ID_NAMES | {""}}
@@ -446,7 +449,8 @@ def _propose_roles(
     def choose_target(is_possible: Any) -> str | None:
         """Return the column of the option, else the last one of these."""
         is_possible = is_possible & ~is_sensitive & ~names.isin(group_columns)
-        # Those called so come last: the last one of all is taken.
+        # Columns that are called a target come once more, at the end: one of them is
+        # the last, if there are any.
         possible = [*names[is_possible], *names[is_possible & is_target]]
         return target or next(reversed(possible), None)
 

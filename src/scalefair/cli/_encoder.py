@@ -232,7 +232,7 @@ def _fit_scaler(rows: Any, numbers: list[str]) -> Any:
     is_sparse = X.is_sparse if isinstance(X, RowReader) else sparse.issparse(X)
     scaler = StandardScaler(with_mean=not is_sparse)
     with np.errstate(over="ignore", invalid="ignore"):  # checked below
-        start = 0  # of the block, of whose rows the weights are
+        start = 0  # first row of the block
         for block in iterate_blocks(X):
             weights = rows.weights_of(slice(start, start := start + block.shape[0]))
             scaler.partial_fit(block, sample_weight=weights)

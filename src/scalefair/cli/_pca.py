@@ -45,8 +45,8 @@ _OPTIONS = [
     opt.option("Files", "--scores", "scores_file", type=opt.PATH, help=_SCORES),
     *opt.shared("report memory-limit quiet"),
 ]
-# Columns of the table of groups, and facts: what lacks a value, as of PCA without Gram
-# matrices, or passes of rows in memory, is left out.
+# Columns of the table of groups; and facts, by title, below. Those without a value are
+# left out: of PCA if there are no Gram matrices, of passes if rows are in memory.
 _COLUMNS = {
     **_report.GROUP_COLUMNS,
     "pca_loss": ("loss,\nPCA", ".4g"),
@@ -221,9 +221,9 @@ def _compare(model: Any, plain: Any, rows: Rows) -> Facts:
     if isinstance(model.groups_, list):  # of several attributes
         sizes = [len(groups) for groups in model.groups_]
         frame.insert(0, "attribute", np.repeat([*codes], sizes))
-    # 2. Losses and errors of both. The error of all rows is that of the groups,
-    #    weighted by their totals: of several attributes each has all rows, and counts
-    #    alike.
+    # 2. Losses and errors of both. The error of all rows is the mean of those of the
+    #    groups, weighted by their totals. The groups of each attribute are all rows, so
+    #    that with several attributes it is the same mean.
     errors: dict[str, float] = {}
     for prefix, fitted in (("", model), ("pca_", plain)):
         if fitted is not None:

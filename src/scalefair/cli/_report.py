@@ -279,7 +279,7 @@ def describe_run(command: str, parameters: Mapping[str, Any]) -> Facts:
     }
 
 
-# What a report says of groups that are probabilities.
+# What the facts say of groups that are probabilities.
 EXPECTED = "probabilities: what is said of groups is expected"
 
 
@@ -346,7 +346,7 @@ def parity_gaps(rows: Any, scores: Any, *, threshold: float, **compared: Any) ->
 def unmixed_gap(rows: Any, scores: Any, interval: Any, **compared: Any) -> Facts:
     """Return the gap if probabilities of groups say nothing of scores within them.
 
-    There is none for sure groups, and none of labels that are given.
+    Nothing where all groups are sure, or where rows of the same label are compared.
     """
     if not rows.is_uncertain or compared["given"] is not None:
         return {}
@@ -359,8 +359,9 @@ def unmixed_gap(rows: Any, scores: Any, interval: Any, **compared: Any) -> Facts
 def null_gap(
     rows: Any, interval: Any, kinds: Sequence[NDArray[np.bool_]] | None = None
 ) -> Facts:
-    """Return the gap of fair scores of these rows, by chance; if groups are sure.
+    """Return the gap that fair scores of these rows would have by chance.
 
+    Nothing where some group is uncertain.
     `kinds` selects the rows of each comparison, by default all in one.
     """
     if rows.is_uncertain:

@@ -150,9 +150,10 @@ def _read_table(
     columns: Sequence[str] | None,
     is_free: bool,
 ) -> tuple[Rows, TableFile]:
-    """Read a table; roles are frames, of strings but weights, if columns of it.
+    """Read a table. Roles that are columns of it become frames of strings.
 
-    If it `is_free` which columns are features, those that hold ids are none.
+    Weights become numbers. If it `is_free`, no model says which columns are features,
+    and those that hold ids are none.
     """
     table = TableFile(path, options)
     print_notes(table)
@@ -373,7 +374,7 @@ def _treat_missing(
 
 
 def _role_columns(rows: Rows, options: ReadOptions) -> list[pandas.Series]:
-    """Return the columns that are target, weights, or groups, if these may not lack."""
+    """Return the columns of the roles; of groups only if no row may lack one."""
     roles = [x for x in ROLES if x != "groups" or not options.may_lack_groups]
     values = [getattr(rows, role) for role in roles]
     frames = [x for x in values if isinstance(x, pandas.DataFrame)]

@@ -105,8 +105,8 @@ def make_fair_sbm(
     reason = "n_clusters * n_groups: every cluster holds every group"
     check_count("n_nodes", n_nodes, n_clusters * n_groups, reason)
     rng = random_generator(random_state)
-    # 1. Clusters and groups: a block is a cluster's part of a group.
-    #    Block number b = cluster * n_groups + group.
+    # 1. Clusters and groups: a block is a cluster's part of a group. Its number is
+    #    cluster * n_groups + group.
     sizes = _block_sizes(n_nodes, n_clusters, n_groups)
     block_of = rng.permutation(np.repeat(np.arange(sizes.size), sizes.ravel()))
     cluster_of, group_of = np.divmod(block_of, n_groups)
@@ -234,7 +234,7 @@ class _PairKind:
             return self._draw_distinct(n_pairs, rng.binomial(n_pairs, probability), rng)
         edges = [np.empty(0, dtype=np.int64)]
         for part in _chunks(self.n_ordered):
-            # All pairs of the class, numbered: one uniform number for each with i < j.
+            # The ordered pairs with these numbers, and a uniform number for each key.
             i, j = self.decode(np.arange(part.start, part.stop))
             is_ordered = i < j  # each pair occurs in both orders
             keys = self._keys(i[is_ordered], j[is_ordered])

@@ -145,8 +145,8 @@ def _draw_lengths(
 ) -> Ints:
     """Draw numbers of words of which `n_distinct` on average are distinct."""
 
-    def round_up(lengths: Floats) -> Ints:
-        """Round to integers; a document has a word at least."""
+    def as_integers(lengths: Floats) -> Ints:
+        """Round to the nearest integers; a document has a word at least."""
         return np.maximum(np.rint(lengths), 1).astype(np.int64)
 
     # Lengths relative to their mean are log-normal: deviation 0.5 of the logarithm.
@@ -158,14 +158,14 @@ def _draw_lengths(
     pilot = rng.choice(n, size=min(n, 2000), replace=False)
     mean = n_distinct
     for _ in range(8):
-        lengths = round_up(mean * relative[pilot])
+        lengths = as_integers(mean * relative[pilot])
         counts = _draw_counts(lengths, topics[pilot], distributions, rng)
         # Distinct words that are wanted in the pilot, by those that were drawn.
         ratio = n_distinct * pilot.size / counts.nnz
         if abs(ratio - 1) < 1e-2:
             break
         mean *= ratio
-    return round_up(mean * relative)
+    return as_integers(mean * relative)
 
 
 def _draw_counts(

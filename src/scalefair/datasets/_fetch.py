@@ -53,7 +53,7 @@ ValueError
 ImportError
     If a download is needed and pooch is not installed.""",
 }
-# Of the fetcher named.
+# The examples of a fetcher, {0}.
 _EXAMPLES = """\
 Examples
 --------

@@ -104,8 +104,7 @@ def fetch_deezer_europe(files: Files) -> Bunch:
     users = files.table("deezer_gendered_target.csv")
     edges = files.table("deezer_gendered_edges.csv")
     gender = users.integers("target")
-    # The ids are 0 to n - 1, but perhaps not in order.
-    # rows[i] is the line of user i.
+    # The ids are 0 to n - 1, but perhaps not in order: rows[i] is the row of user i.
     rows = _positions(users.integers("id"), np.arange(gender.size))
     return Bunch(
         graph=symmetric_graph(
@@ -176,8 +175,7 @@ def symmetric_graph(
                 f"an edge names node {nodes[is_unknown][0]}, but the nodes are "
                 f"numbered 0 to {n_nodes - 1}."
             )
-    # Each edge in both directions.
-    # Loops are left out; 0 and 1 are the only entries.
+    # Each edge in both directions, without loops.
     is_no_loop = source != target
     index_type = sparse.get_index_dtype(maxval=max(n_nodes, 2 * source.size))
     ends = [nodes[is_no_loop].astype(index_type) for nodes in (source, target)]

@@ -208,10 +208,9 @@ def read_new_nodes(
             f"{path}: has {new.size} new nodes and {old.size} of the {n_nodes} nodes "
             "of the fit; needed are edges between both. Check the ids."
         )
-    # 2. Columns of the file's nodes become columns of the graph's nodes.
-    # The selection S has a 1 where node i of the file is node positions[i] of the
-    # graph: W[new] S has the weights of new nodes, in rows, to the graph's nodes, in
-    # columns.
+    # 2. Columns of the file's nodes become columns of the graph's nodes: `selection`
+    #    has a 1 where node i of the file is node positions[i] of the graph. The product
+    #    has the weights of new nodes, in rows, to nodes of the graph, in columns.
     shape = positions.size, n_nodes
     selection = sparse.csr_array((np.ones(old.size), (old, positions[old])), shape)
     matrix = sparse.csr_array(graph.matrix[new] @ selection)
@@ -344,9 +343,9 @@ def _adjacency(
                 f"to leave such a column out{remedy}; name a list of neighbours "
                 ".adjlist."
             )
-    # 2. The number of an edge, i n + j with i <= j in both directions, and its weight.
-    # `codes` number the distinct edges in the order of the list; `edges` are their
-    # numbers i n + j.
+    # 2. The weights of each edge. Both directions have the number i n + j, i <= j:
+    #    `edges` are the distinct numbers in the order of the list, and `codes` say
+    #    which of these each line has.
     codes, edges = pandas.factorize(np.sort(pairs, axis=1) @ [n_nodes, 1])
     by_edge = pandas.Series(weights).groupby(codes)
     first_weights = by_edge.transform("first").to_numpy()

@@ -349,8 +349,8 @@ class _CsrFile:
                 if (dtype := self._headers[name].dtype).kind not in kinds:
                     raise ValueError(f"its {name} are of the type {dtype}")
         self.dtype = block_type(data.dtype)
-        # 2. Row pointers take no more than the groups of the rows: they are read at
-        #    once, unless an archive claims more of them than there is memory.
+        # 2. Row pointers take no more memory than a group for each row: they are read
+        #    at once, unless an archive claims more of them than there is memory.
         n_bytes = 3 * indptr.dtype.itemsize * m
         require_memory(n_bytes, f"the row pointers of {path}", "Use a part of it.")
         with self._open() as arrays:

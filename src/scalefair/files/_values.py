@@ -50,7 +50,7 @@ def read_values(
     """Read a value for each unit: lines ``id,value``, a column, or an array.
 
     `units` are rows or a `Graph`; `role` names a value in messages: group, target. With
-    a `header` of None a first line that is of no unit is one. ``FILE:COLUMN`` is of a
+    a `header` of None a first line of no unit is a header. ``FILE:COLUMN`` is of a
     table with other columns, whose rows are matched by number if `by_row`. The result
     is a frame of strings, of groups also of several columns, or a vector as saved; and
     notes of what was assumed. Missing values are refused unless they are kept.

@@ -210,7 +210,7 @@ def _accumulate_dense(
 ) -> None:
     """Add rows block by block, by register tiles or, of large matrices, by BLAS.
 
-    Weighted rows are shifted and scaled before the sums, and have a shift of zero then.
+    Weighted rows are shifted and scaled here; kernels then get shifts of zero.
     """
     n_labels = len(sums.counts)
     is_tiled = sums.scatters.nbytes <= MAX_TILED_BYTES
