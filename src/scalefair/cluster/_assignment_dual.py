@@ -5,8 +5,8 @@ is
 
     min  sum_i C[i, label_i]   subject to   A^T N <= 1   in every cluster,
 
-where the columns of A hold the bounds on the shares of the groups; the right-hand side
-is the one person by which a whole count may be beyond its share. For multipliers
+where the columns of A hold the bounds on the shares of the groups. The right-hand side
+1 is the one row by which a rounded count may be beyond its share. For multipliers
 ``x >= 0`` and prices ``p = A x`` of the kinds a lower bound on the cost is
 
     sum_i min_l (C[i, l] + p[kind_i, l]) - sum x.
@@ -32,7 +32,7 @@ from scalefair.kernels import smoothed_minima
 
 Array = NDArray[np.float64]
 
-# The bound is to be this close to that of the relaxation, relatively.
+# The iteration ends at this relative distance from the optimum of the relaxation.
 RELAXATION_GAP = 1e-4
 # Temperature after a stage, in units of that before it.
 TEMPERATURE_FACTOR = 0.3
@@ -75,7 +75,7 @@ class KindCurvature(NamedTuple):
 class CostRows:
     """Costs of rows that are sorted by kind, each standing for `weights[kind]` rows.
 
-    With `row_weights` the costs are those of a unit, and a row counts so many times.
+    With `row_weights` a row counts so many times, and `C` is its cost at weight 1.
     """
 
     C: Array
@@ -98,6 +98,7 @@ class CostRows:
             parts = [np.arange(start, stop, step) for start, stop in pairwise(offsets)]
             sample = np.concatenate(parts)
             C = C[sample]
+            # The weight of all rows of a kind, divided by that of its sample.
             if row_weights is not None:
                 weights = np.add.reduceat(row_weights, offsets[:-1])
                 row_weights = row_weights[sample]
@@ -136,10 +137,14 @@ class CostRows:
 
 
 class RowCurvature(NamedTuple):
-    """Minus the Hessian by the prices of kinds, of rows that are mixes of these."""
+    """Minus the Hessian by the prices of kinds, of rows that are mixes of these.
 
-    P: Array  # (m, h)
-    shares: Array  # (m, k): q of each row, which adds ``w p p^T (diag(q) - q q^T) / t``
+    A row with the mix p, the shares q and the weight w adds the matrix
+    ``w / t (diag(q) - q q^T)[a, b] p p^T`` to the block of the clusters a and b.
+    """
+
+    P: Array  # (m, h): p of each row
+    shares: Array  # (m, k): q
     weights: Array  # (m,): w / t
 
     def multiply(self, V: Array) -> Array:
@@ -218,7 +223,7 @@ class StageResult(NamedTuple):
     value: float  # of the smoothed bound with the barrier
     counts: Array  # (c, k)
     is_settled: bool  # little more is to be gained
-    is_stuck: bool  # nothing beyond rounding
+    is_stuck: bool  # no step raised the value by more than rounding
 
 
 def _maximise_stage(
@@ -232,8 +237,8 @@ def _maximise_stage(
 ) -> StageResult:
     """Maximise with smoothing and barrier: eight steps of Newton's method at most.
 
-    `x` is the start, `spread` how far apart the costs of a row are, and `limits` are
-    the right-hand sides (m, 1).
+    `x` is the start, `spread` the range of the costs of a row, on average, and `limits`
+    are the right-hand sides (m, 1).
     """
 
     def evaluate(x: Array) -> tuple[float, Array, KindCurvature | RowCurvature]:
@@ -295,10 +300,11 @@ def maximise_dual(
 
     step = -(-n // MAX_SAMPLE_ROWS) if start is None else 1
     rows, is_sample = every(step), step > 1
-    # Scales of prices: how far apart the clusters of a row are, and the two nearest.
+    # Scales of prices: the mean range of a row's costs, and the median difference of
+    # its two smallest.
     nearest = np.partition(rows.C, 1, axis=1)
     spread = float(np.mean(rows.C.max(axis=1) - nearest[:, 0]))
-    spread = max(spread, 1e-300)  # a divisor, of which 1e-4 is a normal number
+    spread = max(spread, 1e-300)  # a divisor; 1e-4 of it, the least x, has all digits
     gap = float(np.median(nearest[:, 1] - nearest[:, 0]))
     gap = max(gap, 1e-3 * spread)
     if start is None:
@@ -323,16 +329,18 @@ def maximise_dual(
         loss = max(hidden, barrier * x.size)
         if loss <= RELAXATION_GAP * bound and not is_sample:
             break
-        # Step 3: the next stage, on all rows once the sample is solved nearly so well.
-        # It lacks rows of small clusters, whose prices are far off: one stage back.
+        # Step 3: the next stage. Once the sample is solved to ten times the gap, all
+        # rows take over, one stage back: the sample has few rows of small clusters, and
+        # their prices are far off.
         n_stages = int(loss > RELAXATION_GAP * bound and not stage.is_stuck)
         if is_sample and (stage.is_stuck or loss <= 10 * RELAXATION_GAP * bound):
             rows = every(1)
             is_sample, n_stages = False, -1
         temperature *= TEMPERATURE_FACTOR**n_stages
         barrier *= BARRIER_FACTOR**n_stages
-    # Of a bound with more than a row to spare the multiplier is 0 but for the barrier;
-    # without it prices that should be equal are, which leaves the flow fewer paths.
+    # A bound with more than a row to spare has a multiplier below the barrier; without
+    # a barrier it would be 0. With zeros in their place prices that should be equal
+    # are, and the flow has fewer paths to search.
     sparse_x = np.where(x < barrier, 0.0, x)
     sparse_bound = rows.minima(A @ sparse_x, 0.0)[0] - (limits * sparse_x).sum()
     is_as_good = sparse_bound >= bound - RELAXATION_GAP * abs(bound)

@@ -262,7 +262,7 @@ def assign_rows(
     """
     n, k = len(rows), len(centers)
     # Step 1: rows sorted by kind, and their costs; those of a unit of weight where rows
-    # have weights in the shares. Mixed rows have weights, too, be they 1.
+    # have weights in the shares. Mixed rows need such weights: 1 by default.
     bounds, kinds = ShareBounds.of(groups, tolerance, ratio, row_weights)
     P = groups if is_mixed(groups) else None
     if P is not None and row_weights is None:

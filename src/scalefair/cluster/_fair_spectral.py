@@ -383,8 +383,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             sample_weight,
         )
         rng = check_random_state(self.random_state)
-        # Step 1: M for the clustered nodes (`kept`, a mask of all nodes), and their
-        # groups, renumbered: nodes left out may have been all of a group.
+        # Step 1: M for the clustered nodes (`kept` is a mask of all nodes), and their
+        # groups. These get new numbers, as a group may have lost all its nodes.
         with progress.task("affinity"):
             normalized, kept = normalized_affinity(self, W, rng, weights)
         membership = clustered_groups(membership, kept)
@@ -526,7 +526,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         # tiny clusters: with it the assignment makes none either.
         k, groups = len(centres), problem.groups.reshape(problem.n, -1)
         min_size = 1 if problem.affinity.tau == 0 else smallest_size(problem.n, k)
-        # Refinement, which needs the entries of the graph, forgets a few percent.
+        # Refinement, which needs the entries of the graph, makes up for a cost that is
+        # a few percent too high: such a gap is not worth an integer program.
         is_refined = self.refine and sparse.issparse(self.affinity_matrix_)
         self.assignment_ = assign_rows(
             rows,

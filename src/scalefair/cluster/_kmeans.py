@@ -23,16 +23,18 @@ Array = NDArray[np.float64]
 # Rows (n, d), and how much each counts.
 WeightedRows = tuple[Array, Array]
 
-# Centres added to the best ones in attempts to mend them, in turn. With three in each
-# cuts of three networks were .04 to .7 % larger, about the spread of six seeds.
+# Centres added to the best ones in attempts to mend them: five in the first attempt,
+# three in the second and so on. With three in every attempt the cuts of three networks
+# were .04 to .7 % larger, about the spread of six seeds.
 N_EXTRA_CENTRES = (5, 3, 2, 1)
 
 
 def embedding_rows(H: Array, affinity: Any) -> tuple[Array, Array]:
-    """Rows of ``D^{-1/2} H`` and their weights, those of nodes without regularisation.
+    """Rows of ``D^{-1/2} H`` and their weights in k-means.
 
-    With it rows have unit length, and the weights of the normalised cut, ``d + tau``
-    (Dhillon, Guan and Kulis 2004), in units of their mean.
+    Without regularisation the weights are those of the nodes. With it rows have unit
+    length, and the weights of the normalised cut, ``d + tau`` (Dhillon, Guan and Kulis
+    2004), in units of their mean.
     """
     rows: Array = H * affinity.inv_sqrt_degrees[:, None]
     copies = affinity.weights
@@ -83,7 +85,7 @@ def embedding_kmeans(
         for _ in range(n_starts - 1):
             infinite = np.full(len(X), np.inf)
             runs.append(_iterate(data, _add_centres(data, infinite, n_clusters, rng)))
-        # Step 2: merge them in pairs, as in a tournament.
+        # Step 2: merge them in pairs, as in a tournament; an odd one waits.
         while len(runs) > 1:
             pairs = zip(runs[::2], runs[1::2], strict=False)
             merged = [_merge_runs(data, *pair) for pair in pairs]
@@ -147,7 +149,7 @@ def _iterate(
 ) -> KMeansRun:
     """Lloyd's iterations, until the cost decreases relatively by less than `rtol`.
 
-    By default those of an attempt, of which only the best one is to settle. It ends
+    The defaults are for attempts: only the best one is iterated to the end. A run ends
     after two iterations if it then costs a tenth more than `cost_to_beat`.
     """
     previous_cost = np.inf
@@ -206,8 +208,8 @@ def _split_merge(data: WeightedRows, best: KMeansRun, centres: Array) -> KMeansR
     # Step 1: let the centres settle a little.
     n_clusters = len(best.centres)
     run = _iterate(data, centres, max_iter=2)
-    # Step 2: remove those whose rows lose least, half of those to go at a time; none
-    # together with its nearest centre: the loss of one is small as the other stays.
+    # Step 2: remove those whose rows lose least, half of those to go at a time. The
+    # nearest centre of one removed before stays: without it that loss would be larger.
     while len(run.centres) > n_clusters:
         n_removed = max((len(run.centres) - n_clusters) // 2, 1)
         distances = cdist(run.centres, run.centres, "sqeuclidean")

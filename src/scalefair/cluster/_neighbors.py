@@ -32,8 +32,8 @@ Indices = NDArray[np.integer]
 MIN_RECALL = 0.99
 # Rows from which on approximate neighbours are faster by more than a second.
 MIN_APPROXIMATE_ROWS = 20_000
-# Rows whose exact neighbours take about a second: the sample of which the recall is
-# estimated, and new rows, for fewer of which no lists are made again.
+# Rows whose exact neighbours take about a second: so many are the sample that estimates
+# the recall, and for so many new rows the lists are not made again.
 N_EXACT_ROWS = 1000
 
 
@@ -117,8 +117,10 @@ def new_neighbors(
 def stored_neighbors(
     distances: Any, n_neighbors: int, *, of_fit: bool = True
 ) -> sparse.csr_array:
-    """Symmetric graph of the nearest neighbours in a graph of distances."""
-    # Not `of_fit`: rows of new nodes, whose neighbours have weight 1.
+    """Symmetric graph of the nearest neighbours in a graph of distances.
+
+    Without `of_fit` the rows are new nodes: their neighbours have weight 1.
+    """
     # Step 1: a sparse graph of distances >= 0, without loops.
     m, n = distances.shape
     if of_fit and m != n:
@@ -192,13 +194,13 @@ def _unit(X: Any) -> float:
 
 
 def _approximate(X: Any, n_neighbors: int, rng: RandomState) -> NeighborsGraph | None:
-    """Neighbours from as many lists as the recall needs; None if from half of all."""
+    """Neighbours from as many lists as the recall needs; None if from over half."""
     n, seed = X.shape[0], int(rng.randint(2**31 - 1))
     # Step 1: exact neighbours of a sample, and the lists.
     sample = RecallSample.of(X, _sample(n, rng), n_neighbors)
     lists = InvertedLists(X, seed)
-    # Step 2: search more lists until the lower end of what the recall of all rows can
-    # be suffices.
+    # Step 2: search more lists until the recall of the sample, less its standard error,
+    # suffices.
     n_probes = 8
     while True:
         recalls = sample.recalls(lists.search(sample.rows, n_neighbors, n_probes))
@@ -212,7 +214,7 @@ def _approximate(X: Any, n_neighbors: int, rng: RandomState) -> NeighborsGraph |
     neighbors = np.empty((n, n_neighbors), dtype=np.int64)
     for block in _blocks(lists.order()):
         neighbors[block] = lists.search(block, n_neighbors, n_probes)
-    # Step 4: all lists that were searched may hold fewer rows.
+    # Step 4: exact neighbours of rows whose lists held too few.
     incomplete = np.flatnonzero((neighbors < 0).any(axis=1))
     if incomplete.size:
         neighbors[incomplete] = _exact(X, incomplete, n_neighbors)
@@ -262,10 +264,10 @@ class InvertedLists:
 
     def order(self) -> Indices:
         """Rows, list by list."""
-        lists, array = self.index.invlists, self.faiss.rev_swig_ptr
+        lists, as_array = self.index.invlists, self.faiss.rev_swig_ptr
         return np.concatenate(
             [
-                array(lists.get_ids(i), lists.list_size(i))
+                as_array(lists.get_ids(i), lists.list_size(i))
                 for i in range(self.n_lists)
                 if lists.list_size(i)
             ]
@@ -273,7 +275,7 @@ class InvertedLists:
 
     @contextmanager
     def _repeatable(self) -> Iterator[None]:
-        """Without BLAS, which rounds as its threads make it, and cancels digits."""
+        """Search without BLAS: its rounding depends on threads, and digits cancel."""
         options, n_threads = self.faiss.cvar, self.faiss.omp_get_max_threads()
         threshold = options.distance_compute_blas_threshold
         options.distance_compute_blas_threshold = np.iinfo(np.int32).max

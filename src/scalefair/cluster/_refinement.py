@@ -178,14 +178,15 @@ def refine_labels(
     The groups are codes (n, n_attributes), or probabilities (n, h); `weights` have a
     mean of 1.
     """
-    # Step 1: the graph; one weight is enough if all are equal (a stride of 0).
+    # Step 1: the graph; of equal weights one is enough, read with a stride of 0.
     weight = equal_weight(W.data) if weights is None else None
     data = np.array([weight]) if weight else np.ascontiguousarray(W.data)
     if weights is not None:  # of copies: W_ij of i and j counts w_i w_j times
         data = data * np.repeat(weights, np.diff(W.indptr)) * weights[W.indices]
     graph = W.indptr, W.indices, data, int(not weight)
-    # Step 2: bounds on counts. Of several attributes moves could break a bound, which
-    # is on sums of kinds: nodes only exchange.
+    # Step 2: bounds on counts. Of several attributes the bounds are on sums of kinds,
+    # which the search does not test. A smallest size of n then forbids moves: nodes
+    # only exchange.
     bounds, kinds = ShareBounds.of(groups, tolerance, row_weights=weights)
     n, k, c = len(labels), int(labels.max()) + 1, len(bounds.sizes)
     min_size = smallest_size(n, k) if bounds.n_attributes == 1 else n
@@ -205,8 +206,8 @@ def refine_labels(
     volumes = np.bincount(refined, degrees, k).astype(np.float64)
     inner += tau / n * sizes.astype(np.float64) ** 2
     cut_before = float((1 - inner / volumes).sum())
-    # Step 4: local search. The bounds on kinds are those of the groups, of a single
-    # attribute; of several there is none.
+    # Step 4: local search. Of a single attribute the kinds are its groups. Of several,
+    # infinite bounds refuse exchanges of nodes of different weight.
     limits, totals = (bounds.lower[:c], bounds.upper[:c]), (counts, volumes, inner)
     if bounds.n_attributes > 1:
         limits = np.full(c, np.inf), np.full(c, np.inf)

@@ -151,7 +151,7 @@ class ShareBounds:
         return float(max(0, pair_excess, share_excess))
 
     def rounded(self, counts: NDArray[Any]) -> NDArray[np.bool_]:
-        """Where counts are within the bounds, but the share beyond its limits."""
+        """Where the share of a group is beyond its limits, whatever the count."""
         group_counts, sizes = self.members @ counts, counts.sum(axis=0)
         low, high = self.lower[:, None] - ROUNDING, self.upper[:, None] + ROUNDING
         result: NDArray[np.bool_] = group_counts < low * sizes
@@ -165,9 +165,9 @@ class ShareBounds:
         # The counts of all groups sum to n for each of the m attributes.
         unit, m = np.eye(len(self.lower)), self.n_attributes
         shares = np.hstack([unit - self.upper / m, self.lower / m - unit])
-        # Next to ratios, shares of 0 and 1 are left out: they bound nothing.
+        # Next to ratios, limits of 0 and 1 are left out: they bound nothing.
         is_bound = np.append(self.upper < 1, self.lower > 0) | (len(self.pairs) == 0)
-        # The slack is one row of the larger group, 1 / ratio rows of the smaller one.
+        # A slack of 1 is one row of the larger group, `ratio` rows of the smaller one.
         pairs = self.pairs.T / (self.ratio or 1.0)
         return np.hstack([shares[:, is_bound], pairs])
 
@@ -178,9 +178,10 @@ class ShareBounds:
         return columns
 
     def best_mix(self, gains: Array) -> tuple[float, float]:
-        """Largest gain of a row in a mix within the shares; what rounding may add."""
-        # A linear program with bounds and one sum: the largest gains first. Rounding a
-        # count up or down adds at most |gain - theta|, theta the multiplier of the sum.
+        """Largest mean gain of a mix within the shares, and what rounding may add."""
+        # A linear program with bounds and a sum of 1: the largest gains first. Rounding
+        # a count up or down adds at most |gain - theta|, theta the multiplier of the
+        # sum: the gain at which the mix is full.
         mix, theta = self.lower.copy(), 0.0
         for s in np.argsort(-gains, kind="stable"):
             mix[s] += min(self.upper[s] - mix[s], 1.0 - mix.sum())
@@ -241,8 +242,8 @@ def round_counts(bounds: ShareBounds, counts: Array, sizes: Ints) -> Ints:
     fewest rows. Its variables are the counts, by how much they are above and below
     `counts`, and the largest number of rows by which a bound is missed.
     """
-    # Blocks of variables: counts (m,), how much they are above and below (m,) and (m,),
-    # and the largest miss. The costs are the sum of the changes, and the miss.
+    # The blocks of variables have m, m, m and 1 columns. The costs are the sum of the
+    # changes, and the miss.
     (c, k), m = counts.shape, counts.size
     clusters, unit = sparse.eye_array(k), sparse.eye_array(m)
     group_sums = sparse.kron(bounds.members, clusters)

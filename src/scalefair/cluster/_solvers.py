@@ -137,8 +137,11 @@ def independent_groups(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _independent(F: Array, largest: float) -> NDArray[np.int64]:
-    """Find columns that are a basis of the span of all; `largest` is a norm of some."""
-    # Pivots fall; of a dependent column nothing but rounding is left.
+    """Find columns that are a basis of the span of all.
+
+    `largest` is the norm by which pivots are judged.
+    """
+    # Pivots fall; of a dependent column nothing but rounding remains.
     R, order = qr(F, mode="r", pivoting=True)
     pivots = np.abs(np.diagonal(R))
     return np.sort(order[: int((pivots > 1e-9 * largest).sum())])
@@ -211,7 +214,7 @@ def choose_solver(problem: FairProblem) -> str:
     if n <= MAX_DENSE_NODES or (many_clusters and n <= DENSE_LIMIT):
         return "nullspace"
     if isinstance(affinity, NormalizedAffinity) and not many_clusters:
-        # The first costs milliseconds, and settles most graphs that are no mesh.
+        # The growth takes milliseconds, and rules out most graphs that are no mesh.
         growth = _two_hop_growth(affinity.indptr, affinity.indices)
         if growth < MESH_GROWTH and coarse_degree(affinity.matrix) < MESH_GROWTH:
             return "lobpcg"
@@ -228,8 +231,8 @@ def _two_hop_growth(indptr: NDArray[Any], indices: NDArray[Any]) -> float:
         rows = [indices[indptr[i] : indptr[i + 1]] for i in nodes]
         return np.unique(np.concatenate([*rows, indices[:0]]))
 
-    # Nodes within one hop of 200 nodes spread over the numbers. If these have more
-    # neighbours than the graph has nodes it is no mesh.
+    # Neighbours of 200 nodes with numbers evenly apart. If these have more neighbours
+    # than the graph has nodes it is no mesh.
     one_hop = [neighbors([i]) for i in np.linspace(0, n - 1, min(n, 200)).astype(int)]
     n_one_hop = sum(nodes.size for nodes in one_hop)
     if n_one_hop > n:
@@ -293,8 +296,8 @@ def _chebyshev(
     problem: FairProblem, options: SolverOptions, X0: Array | None = None
 ) -> EigenResult:
     """Chebyshev-filtered iteration on the projected operator."""
-    # The constrained directions get the lower end of the spectrum: they are not wanted
-    # there (interlacing), and do not widen the interval that the filter damps.
+    # The constrained directions get the lower end of the spectrum. By interlacing no
+    # fair eigenvalue lies below it, and the interval that the filter damps is no wider.
     bounds = _bounds(problem, options)
     common: dict[str, Any] = {
         **options.keywords(),
@@ -331,7 +334,8 @@ def _lobpcg(problem: FairProblem, options: SolverOptions) -> EigenResult:
             'affinity only multiplies: use solver="chebyshev".'
         )
     trivial = _trivial_eigenvector(problem)
-    # The constant of a regularised graph adds one direction, near the trivial one.
+    # Without the constant of a regularised graph: it would change the Laplacian in one
+    # direction, which is near the trivial one.
     laplacian = sparse.csr_array(sparse.eye_array(problem.n) - affinity.matrix)
     return lobpcg(
         Projected(affinity, problem.Q, constrained_value=-1.0),
@@ -363,8 +367,8 @@ def _admm(problem: FairProblem, options: SolverOptions) -> EigenResult:
     result = dc_admm(
         problem.affinity, problem.k, problem.F, shift=-(1 + 0.01), **quiet.keywords()
     )
-    # Step 2: Ritz vectors of the span, with values: the distances of rows, and so the
-    # clusters of k-means, stay as they are.
+    # Step 2: Ritz vectors of the span, and their values. This rotation changes no
+    # distances between rows, and so no clusters of k-means.
     H = result.vectors
     T = block_gram(H, problem.affinity @ H)
     values, S = np.linalg.eigh((T + T.T) / 2)

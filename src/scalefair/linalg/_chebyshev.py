@@ -297,7 +297,7 @@ class _FilteredSubspace(BlockIteration):
         kernels.block_subtract(X, self.fixed, kernels.block_gram(self.fixed, X))
 
     def initial_degree(self) -> int:
-        """Degree for random vectors; lower if the largest would hide the others."""
+        """Degree for random vectors; lower if the top would hide the others."""
         # The polynomial multiplies the top by about exp(degree growth) / 2, which must
         # not exceed 1 / epsilon: then nothing but the top would be left of any vector.
         growth = self._log_growth(np.array([self.upper]))[0]
@@ -382,8 +382,8 @@ class _FilteredSubspace(BlockIteration):
         # Values closer than their errors are one multiple eigenvalue: the cut stays.
         largest_residual = float(self.residuals[self.n_locked : last + 1].max())
         is_distinct = value - end > 1e-2 * largest_residual
-        # A residual far above the distance of the two: the last vector is a copy of a
-        # wanted one, mixed with eigenvectors whose values lie about this far below.
+        # A last residual far above that distance: the last vector is a copy of a wanted
+        # one, mixed with eigenvectors whose values lie about `depth` below.
         distance = max(value - end, TINY)
         depth = float(self.residuals[-1]) ** 2 / distance
         if depth > 100 * distance and self.cut < value:

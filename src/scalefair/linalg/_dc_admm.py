@@ -227,7 +227,7 @@ def dc_admm(
         steps="ADMM iterations",
         limit_remedy=f", the constraint is violated by {primal_residual:.1e}",
     )
-    n_products = objective.n_products + n_iter  # and one with each iteration's H
+    n_products = objective.n_products + n_iter  # one of M with each iteration's M H
     return AdmmResult(
         # The polar factor is orthonormal up to the condition of M V: one more pass.
         vectors=orthonormalize(H, rng=np.random.RandomState(0)),

@@ -166,8 +166,8 @@ class EnergyDual:
     follow from Gram matrices of MV and MD.
     """
 
-    # Of the point V: products MV, their Gram matrix, |V - B|^2, and H = polar(MV) with
-    # MH. They follow `move` by recurrence.
+    # Of the point V: products MV, their Gram matrix and |V - B|^2, which `move` updates
+    # by recurrence; H = polar(MV) and MH, which `gradient` computes.
 
     def __init__(self, A: LinearOperator, shift: float, k: int) -> None:
         # Four blocks (n, k). With V and the 14 of L-BFGS they are the 19 of `dual`.

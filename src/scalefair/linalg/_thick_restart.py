@@ -376,8 +376,8 @@ class ThickRestartLanczos:
         # With a_i and b_i on and beside the diagonal of T, and w_i for w_{j,i},
         #     beta w_{j+1,i} = b_{i+1} w_{i+1} + (a_i - alpha) w_i + b_i w_{i-1}
         #                      - previous w_{j-1,i} + rounding.
-        # The first row of terms is T @ omega. This holds for the kept Ritz vectors,
-        # too, whose rows of T are the diagonal and the coupling.
+        # The first row of terms is T @ omega, less alpha omega. This holds for the kept
+        # Ritz vectors, too, whose rows of T are the diagonal and the coupling.
         omega = np.empty(j + 1)
         if beta * SEMIORTHOGONALITY <= rounding:
             omega[:] = 1.0  # w is mostly rounding errors

@@ -45,7 +45,7 @@ _TEXTS = {
 {SHARED["group_probabilities"]}
 {INTERVAL}""",
     "weights_and_attributes": _WEIGHTS,
-    # From the threshold on, for samples of the labels that are compared.
+    # A docstring from `threshold` on, of gaps among samples of the same label.
     "of_labels": f"""\
 threshold : float or None, default=None
     The only threshold, if the gap is to be that of the decisions above it; None takes
@@ -400,19 +400,19 @@ def partial_parity_gap(
     entries_by_kind: dict[str, Any] = {"": slice(None)}
     if given is not None and y_true is not None:
         rows_by_kind = samples_by_label(y_true, scores.shape[0], _KINDS[given])
-        entries_by_kind = {kind: members.take(m) for kind, m in rows_by_kind.items()}
+        entries_by_kind = {k: members.take(rows) for k, rows in rows_by_kind.items()}
     values, gaps = members.take(scores), []
     for _, groups, all_codes in members.compared:
         for kind, entries in entries_by_kind.items():
-            scores, codes = values[entries], all_codes[entries]
+            kind_values, codes = values[entries], all_codes[entries]
             weights = None if members.weights is None else members.weights[entries]
             check_group_rows(groups, codes, kind)
             check_group_weights(weights, groups, codes, kind)
             if threshold is None:
-                gap = largest_gap(-scores, codes, alpha, beta, weights)
+                gap = largest_gap(-kind_values, codes, alpha, beta, weights)
             else:
                 # P_k, the share of each group above the threshold, then A_k.
-                is_above = scores > threshold
+                is_above = kind_values > threshold
                 counted = is_above if weights is None else is_above * weights
                 rates = np.bincount(codes, counted) / np.bincount(codes, weights)
                 gap = float(np.ptp(share_above(rates, alpha, beta)))
@@ -496,8 +496,8 @@ def null_parity_gap(
     # The largest gap of many groups scatters less, and takes more time.
     gaps = np.zeros(max(1000 // sum(map(len, scales_of_comparisons)), 100))
     for scales in scales_of_comparisons:
-        # Ranks from outside that four standard deviations bring into the interval: that
-        # of B is at most 1/2.
+        # Noise of four standard deviations brings ranks from outside into the interval.
+        # That of B is at most 1/2: so the margin is twice the scale.
         is_apart = scales.ndim == 1
         margin = 2 * (scales if is_apart else np.linalg.norm(scales, axis=1)).max()
         ranks = np.linspace(max(0.0, low - margin), min(1.0, high + margin), 512)

@@ -144,8 +144,8 @@ class CoordinateDescentFairClustering(GraphComparator):
         # Step 2: the best one, until no node moves.
         if not converged:
             n_remaining = self.max_iter - (len(history) - 1)
-            labels, fine, converged = descent.run(labels, n_remaining, 0.0, rng)
-            history += fine[1:]
+            labels, continued, converged = descent.run(labels, n_remaining, 0.0, rng)
+            history += continued[1:]
         self.history_, self.n_iter_ = np.array(history), len(history) - 1
         warning = (
             f"Nodes still moved in sweep max_iter={self.max_iter}: the clusters are "

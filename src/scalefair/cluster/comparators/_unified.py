@@ -24,7 +24,7 @@ from scalefair.cluster.comparators._base import TEXTS, Clustering, GraphComparat
 
 Array = NDArray[np.float64]
 
-# The learned graph chooses among this many neighbours per neighbour it shall have.
+# Candidates of a node for each neighbour that it shall have in the learned graph.
 CANDIDATES_PER_NEIGHBOR = 5
 
 
@@ -287,8 +287,9 @@ def descend_embedding(H: Array, A: sparse.csr_array, B: Array, Q: Array) -> Arra
         scale = np.linalg.norm(AH) + np.linalg.norm(B)
         if np.sqrt(squared_norm) <= 1e-6 * scale:
             break
-        # Step 2: backtrack to a sufficient decrease. Of steps of norm 10 at most the
-        # Gram matrix has a condition number of at most 101.
+        # Step 2: backtrack to a sufficient decrease. The Gram matrix of H - t G is
+        # I + t^2 G'G for a tangent G: of steps t G of norm 10 at most its condition
+        # number is at most 101.
         length = min(length, 10.0 / float(np.sqrt(squared_norm)))
         for _ in range(40):
             X = H - length * gradient
