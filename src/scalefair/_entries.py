@@ -212,8 +212,11 @@ def check_aligned(arguments: Mapping[str, Any]) -> None:
             continue
         codes = pandas.factorize(index.append(other), use_na_sentinel=False)[0]
         codes = codes.reshape(2, -1)
-        if np.array_equal(np.bincount(codes[0]), np.bincount(codes[1])):
-            row = int(np.argmax(codes[0] != codes[1]))
+        # Equal labels may be of two types.
+        differs = codes[0] != codes[1]
+        is_same_set = np.array_equal(np.bincount(codes[0]), np.bincount(codes[1]))
+        if is_same_set and differs.any():
+            row = int(np.argmax(differs))
             labels = [x[row : row + 1].tolist()[0] for x in (index, other)]
             raise ValueError(
                 f"The rows of {first} and {name} have the same labels in another "
@@ -232,6 +235,10 @@ def check_sample_weight(
     """
     if sample_weight is None:
         return None
+    if np.ma.is_masked(sample_weight):
+        raise ValueError(
+            "sample_weight has masked entries: fill them or drop the rows."
+        )
     values = np.asarray(sample_weight)  # computed, of a Dask collection
     try:
         weights = values.astype(np.float64)
@@ -322,6 +329,13 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
                 f"nodes, the first: {missing[0]!r}."
             )
         groups = [groups[node] for node in nodes]
+    elif hasattr(groups, "iloc") and list(groups.index) != nodes:
+        if set(groups.index) == set(nodes):
+            raise ValueError(
+                "The rows of sensitive_features have the nodes as labels, in another "
+                "order than the graph: pass sensitive_features.to_dict(), which goes by "
+                "node, or .to_numpy(), which goes by position."
+            )
     return add_directions(A), groups
 
 

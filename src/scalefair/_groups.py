@@ -62,7 +62,9 @@ def encode_attributes(
     n_rows = len(columns[0][1])
     if n_samples is not None and n_rows != n_samples:
         hint = " Put columns side by side." * (len(columns) == n_samples)
-        if isinstance(sensitive_features, list) and isinstance(columns[0][1][0], str):
+        # Names of columns differ; labels of samples hardly ever do.
+        names = sensitive_features if isinstance(sensitive_features, list) else []
+        if all(isinstance(name, str) for name in names) and n_rows == len({*names}) > 0:
             hint = " Names of columns are not taken: give the columns, X[names]."
         raise ValueError(
             f"sensitive_features must have one group per sample, got {n_rows} groups "

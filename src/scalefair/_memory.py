@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 _SYSTEM_MEMORY = Path("/proc/meminfo")
 _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _CONTAINER_USE = Path("/sys/fs/cgroup/memory.current")
+_CONTAINER_STATISTICS = Path("/sys/fs/cgroup/memory.stat")
 _PROCESS_STATUS = Path("/proc/self/status")
 _RESET_PEAK = Path("/proc/self/clear_refs")
 
@@ -24,10 +25,16 @@ def available_memory() -> int | None:
     if free is None:
         return None
     try:
-        limit = int(_CONTAINER_LIMIT.read_text())
-        return min(free, max(0, limit - int(_CONTAINER_USE.read_text())))
+        limit, use = (
+            int(path.read_text()) for path in (_CONTAINER_LIMIT, _CONTAINER_USE)
+        )
+        statistics = _CONTAINER_STATISTICS.read_text()
     except (OSError, ValueError):  # no container, or one without a limit
         return free
+    # What was read from files stays in memory until it is needed for something else.
+    cache = re.search(r"^inactive_file (\d+)", statistics, re.MULTILINE)
+    use -= int(cache[1]) if cache else 0
+    return min(free, max(0, limit - use))
 
 
 def _read_kilobytes(path: Path, field: str) -> int | None:

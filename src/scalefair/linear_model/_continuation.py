@@ -141,6 +141,18 @@ class GapSolver:
         """Calls of the oracle by this solver, which are passes over the rows."""
         return self.problem.oracle.n_calls - self._first_call
 
+    @property
+    def _n_narrow_ranks(self) -> int:
+        """Ranks of a narrow ramp, a multiple of those of the first problem.
+
+        Between two ranks the gap is free, up to their distance of 1 / n_ranks: that is
+        to be kappa at most. More ranks than rows say nothing more. A wide ramp smooths
+        over several ranks, and needs no more of them.
+        """
+        n = self.problem.n_thresholds
+        distinct = min(1 / self.kappa, self.problem.oracle.n_effective)
+        return n * max(1, math.ceil(distinct / n))
+
     def start_at(
         self,
         bound: float,
@@ -153,10 +165,13 @@ class GapSolver:
 
         The thresholds are fitted to the weights; the gap of their scores is measured.
         """
-        # An earlier search may have made the ranks denser.
+        # An earlier search may have made the ranks denser; so does a narrow ramp.
         n_ranks = thresholds.size // self.problem.n_families
+        if width < self.problem.width:
+            n_ranks = max(n_ranks, self._n_narrow_ranks)
         n_ranks = max(n_ranks, self.problem.n_thresholds)
         problem = self.problem.with_surrogate(bound, width, n_ranks)
+        problem.require_memory()
         x = problem.with_thresholds(weights, thresholds)
         value = problem.smoothed(x, 0.0)
         return Solution(
@@ -172,10 +187,10 @@ class GapSolver:
     def start_from(self, solution: Solution, weights: Array) -> Solution:
         """Return weights with the surrogate of a solution for other rows or kappa.
 
-        Its bound keeps its ratio to kappa.
+        Its bound keeps its ratio to kappa; a bound of one is no constraint.
         """
         return self.start_at(
-            self.kappa * solution.problem.kappa / solution.kappa,
+            min(self.kappa * solution.problem.kappa / solution.kappa, 1.0),
             solution.problem.width,
             weights,
             solution.thresholds,
@@ -188,21 +203,19 @@ class GapSolver:
         width: float,
         start: Solution | None = None,
         *,
+        min_ranks: int = 0,
         is_final: bool = False,
     ) -> Solution:
         """Solve the problem of a surrogate with rounded corners, from any point.
 
-        The violation of a final surrogate is within the tolerance also where corners
-        are not rounded.
+        The ranks are those of the start, `min_ranks` at least. The violation of a final
+        surrogate is within the tolerance also where corners are not rounded.
         """
         problem = self.problem if start is None else start.problem
-        n_ranks = problem.n_thresholds
-        # 1. The problem. Between two ranks the gap is free, up to their distance of
-        # 1 / n_ranks: a narrow ramp takes so many ranks that this is at most kappa. A
-        # wide one smooths over several ranks, and needs no more of them.
-        if width < problem.width:
-            n_ranks *= math.ceil(1 / (self.kappa * n_ranks))
+        # 1. The problem.
+        n_ranks = max(problem.n_thresholds, min_ranks)
         problem = problem.with_surrogate(bound, width, n_ranks)
+        problem.require_memory()
         # 2. The start. Multipliers are those of the same constraints, or zero; other
         # ranks have other constraints and thresholds.
         if start is None:
@@ -371,24 +384,28 @@ class GapSolver:
             if current.gap <= self.kappa and current.is_accepted(self.tol):
                 break
             bound, width = current.problem.kappa, current.problem.width
+            min_ranks = 0
             if not solutions and width == 1:
                 # The width of the paper: narrow it once, before the bound is lowered. A
                 # narrow ramp follows the measured gap: its bound need not be below
                 # kappa at first.
                 bound = max(bound, self.kappa)
                 width = min(NARROW_RATIO * self._spread(current), width)
+                min_ranks = self._n_narrow_ranks
             else:
                 # The measured gap is about proportional to the bound. A bound of less
                 # than half of the last one may have no solution near.
                 bound *= max(TARGET_RATIO * self.kappa / current.gap, 0.5)
-            solution = self.solve_smoothed(bound, width, current)
+            solution = self.solve_smoothed(bound, width, current, min_ranks=min_ranks)
             if not solution.is_accepted(self.tol):
                 # A rough start can lead astray: once more from an accurate one.
                 problem = current.problem
                 accurate = self.solve_smoothed(
                     problem.kappa, problem.width, current, is_final=True
                 )
-                solution = self.solve_smoothed(bound, width, accurate, is_final=True)
+                solution = self.solve_smoothed(
+                    bound, width, accurate, min_ranks=min_ranks, is_final=True
+                )
             solutions.append(solution)
             if not solution.is_accepted(self.tol):
                 break

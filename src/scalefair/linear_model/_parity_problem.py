@@ -102,7 +102,8 @@ class ParityProblem(DCProblem):
             n_bytes,
             f"{self.n_constraints:,} constraints of {layout.n_groups} groups in "
             f"{self.n_variables:,} variables",
-            "join groups, or take fewer thresholds or features, or no interactions.",
+            "join groups, or take a larger kappa, fewer thresholds or features, or no "
+            "interactions.",
         )
 
     @cached_property

@@ -325,19 +325,26 @@ class Ramp:
 
         A value at the centre and a slope, for weights (S, 2 P) of the parts.
         """
+
         # Each part changes the line at two edges: its slope where it begins to bend,
         # slope and value where it is straight again. The line is the sum of the
         # changes at the edges below.
-        # Rows of `begin` and `end`, (2 P, E), have a 1 at the edge of their part.
-        begin, end = np.eye(self.edges.size)[np.stack([self.begin, self.end])]
+        def add_at(edges: NDArray[np.int64], changes: Array) -> Array:
+            """Add the change that each part makes, (S, 2 P), at its edge."""
+            total = np.zeros((self.edges.size, len(changes)))
+            np.add.at(total, edges, changes.T)
+            return total.T
+
         weights = weights / self.width
         # Without corners the derivative of a part jumps from 0 to 1 / width at its
         # kink. With them it rises from 0 at `lower` to that at the end of the corner.
-        value, slope = weights @ end, np.zeros((len(weights), self.edges.size))
+        value = add_at(self.end, weights)
+        slope = np.zeros_like(value)
         if self.corner > 0:
             bend = weights / (2 * self.corner)
-            slope = bend @ (begin - end)
-            value -= (self.lower * bend) @ (begin - end)
+            slope = add_at(self.begin, bend) - add_at(self.end, bend)
+            bend = self.lower * bend
+            value -= add_at(self.begin, bend) - add_at(self.end, bend)
         return np.cumsum(np.stack([value, slope], axis=2), axis=1)
 
 
