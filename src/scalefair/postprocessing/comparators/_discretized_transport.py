@@ -143,7 +143,8 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
     def _fit_maps(self, values: Array, codes: Codes, random_state: RandomState) -> None:
         """Count the values in bins, and solve the program for their distributions."""
         low, high = _check_bounds(self.bounds, values)
-        n_bins = self.n_bins if high > low else 1  # constant values: one empty interval
+        # Constant values have one bin, of no width.
+        n_bins = self.n_bins if high > low else 1
         self.bin_edges_ = np.linspace(low, high, n_bins + 1)
         self.bin_centers_ = (self.bin_edges_[:-1] + self.bin_edges_[1:]) / 2
         # 1. Histogram of each group: rows are counted by group and bin.
