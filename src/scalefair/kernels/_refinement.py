@@ -103,7 +103,8 @@ def refine(
     cut = (1 - inner / volumes).sum()
     previous_cut = cut
     for visit in range(max_iter * n):
-        # Step 1: after each pass from the second on, test how much the cut decreased.
+        # Step 1: after each pass from the second on, test how much the cut decreased;
+        # the first time in both passes together.
         if visit % n == 0 and visit >= 2 * n:
             if previous_cut - cut <= 5e-4 * cut:
                 return cut, visit // n

@@ -1,7 +1,8 @@
 """Rows of a table, each with a code g from 0 to G - 1: dense, sparse, or in parts.
 
-`GroupCovariance` uses these classes through five methods. With Z_g the rows of code g
-less ``centres[g]``, or less the only centre (``centres[g % len(centres)]``), they are
+`GroupCovariance` uses these classes through five methods that all have; of sparse rows
+it also takes the `product` of one code with a vector. With Z_g the rows of code g less
+``centres[g]``, or less the only centre (``centres[g % len(centres)]``), the five are
 
 - `add_products`: add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to a block;
 - `gram`: ``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k);

@@ -257,7 +257,8 @@ def solve_parity_program(
     """
     # 1. Unknowns: gamma, q and the deviations d_g = cum(gamma_g^T 1 - q). With d_g as
     # unknowns the equalities stay sparse: cumulative sums would fill them. Costs are
-    # squares of bins: the smallest is 1, far above the solver's absolute tolerance.
+    # squares of bins, times the shares of the groups: the smallest is the share of the
+    # rarest group, as a rule far above the solver's absolute tolerance.
     n_groups, n_bins = distributions.shape
     n_couplings = n_groups * n_bins**2
     steps = np.arange(n_bins, dtype=np.float64)
