@@ -28,9 +28,10 @@ SMALL_SIZE = 2**14
 # Rows of a tall block in a chunk, or entries of each long row. 2048 rows of 64 doubles
 # are 1 MiB, and fit the second-level cache.
 CHUNK_SIZE = 2048
-# Chunks, a few for each thread, so that threads end at about the same time.
+# Largest number of chunks: a few for each thread, so that threads end at about the same
+# time.
 MAX_CHUNKS = 64
-# Bytes of the partial sums of all chunks.
+# Largest size of the partial sums of all chunks together.
 MAX_PARTIAL_BYTES = 2**27
 
 
@@ -98,8 +99,8 @@ def row_chunks(table: RowTable, n_rows: int, n_partial: int) -> IntArray:
 
     Each chunk has `n_partial` partial sums. There are fewer chunks if the sums would
     take too much memory, or more time than the entries of the rows. Chunk c has the
-    rows from ``bounds[c]`` to ``bounds[c + 1]``. As threads do not count, sums are the
-    same for any number of them.
+    rows from ``bounds[c]`` to ``bounds[c + 1]``. They do not depend on the number of
+    threads, and neither do sums that are added in their order.
     """
     indptr, _, data = table
     # Of CSR rows that are a part of a larger matrix, pointers need not begin at 0.

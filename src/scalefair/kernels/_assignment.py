@@ -4,10 +4,11 @@ Row i of kind s in column j costs ``C[i, j] + prices[s, j]``. The kind is the gr
 the row, or its combination of groups; the prices are multipliers of the constraints on
 the counts (h, k) of the h kinds in the k columns.
 
-For prices that are given the best labels are those of the row minima. The sum of these
-minima is the dual function, but for a term that is linear in the prices; its
-supergradient has the counts. `smoothed_minima` make it differentiable, to search the
-prices for which the counts are about right, and `min_cost_flow` makes them exact.
+At fixed prices the best label of a row is the column of its minimum. The sum of these
+minima is the dual function, but for a term that is linear in the prices; the counts of
+the labels are a supergradient of the sum. `smoothed_minima` make it differentiable, to
+search for prices at which the counts are about right. `min_cost_flow` makes the counts
+exact.
 """
 
 from __future__ import annotations
@@ -157,7 +158,8 @@ def round_minima(
     # Invariant: between rows, the deficits of a set sum to 0 over the columns.
     deficits, shares = np.zeros(prices.shape), np.empty(k)
     for i in order:
-        # Step 1: the shares, up to the factor `total`, from the costs.
+        # Step 1: the shares from the costs, which `shares` holds first. Where they are
+        #         used they are divided by their sum, `total`.
         minimum, total = np.inf, 0.0
         for j in range(k):
             shares[j] = C[i, j]

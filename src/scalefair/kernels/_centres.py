@@ -1,7 +1,7 @@
 """Squared distances of rows to centres: the steps of k-means.
 
-The rows are cut into parts by their number alone, and each part has sums of its own:
-added in their order, they have the same last digits for any number of threads.
+The cut of the rows into parts depends on the number of rows alone. Each part has sums
+of its own; added in their order, they have the same bits for any number of threads.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def nearest_centres(
     """Find the nearest of `centres` (k, d) to each row of `X` (n, d).
 
     Returns, of each row, the label of the nearest centre, the first of equal ones, and
-    the squared distance to it; and, of the rows of each centre, each times its weight,
-    their sums (k, d), their number (k,) and what they lose by going to the next nearest
-    centre (k,).
+    the squared distance to it; and, of the rows of each centre, their weighted sums
+    (k, d), the sum of their weights (k,), and the weighted sum by which their squared
+    distances grow if they go to the next nearest centre (k,).
     """
     n, k, n_parts = len(X), len(centres), _count_parts(X)
     # Step of Lloyd: labels by the nearest centre, and the sums for the new centres.
@@ -40,7 +40,7 @@ def nearest_centres(
 
 
 def _count_parts(X):
-    """Return the number of parts of the rows: each has one product at least."""
+    """Return the number of parts of the rows: as many as products, or MAX_CHUNKS."""
     return min(MAX_CHUNKS, -(-len(X) // ROWS_PER_PRODUCT))
 
 

@@ -84,9 +84,9 @@ def csr_workspace(
 ) -> FloatArray | None:
     """Return a workspace for `csr_matmat`: the one passed if it fits such a block.
 
-    Rows of a large block start at cache lines if a row then touches fewer of them and
-    few columns are unused: products take three quarters of the time. None if `X` itself
-    serves as well and is not `scaled`.
+    Rows of a large block start at cache lines if a row then touches fewer of them, and
+    if what fills up a row to whole lines is short: products take three quarters of the
+    time. None if `X` itself serves as well and is not `scaled`.
     """
     n, k = X.shape
     length = k * X.itemsize
@@ -165,8 +165,8 @@ def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts
 
 @cached_njit(nogil=True)
 def _cut(indptr, part, n_parts):
-    """First row of a part; every part has about the same number of rows and entries."""
-    # Part p of n ends where p / n of all work is done.
+    """First row of a part; parts have about as many rows and entries together."""
+    # Part p of n, from 0, begins where p / n of all work is done.
     # Bisection for the first row with indptr[row] + row >= target: a row counts as one
     # entry more than it has, for the work on `out`.
     low, high = 0, indptr.shape[0] - 1

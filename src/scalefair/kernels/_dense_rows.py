@@ -210,7 +210,6 @@ def _gather(table, rows, shift, Z):
 
     `table` is that of `strided_table`: X may be a transpose or a slice.
     """
-    # Unsigned indices are not tested for negative ones.
     memory, offset, row_stride, column_stride = table
     n = shift.shape[0]
     if column_stride == 1:
@@ -225,6 +224,7 @@ def _gather(table, rows, shift, Z):
             start = offset + j * column_stride
             s = shift[j]
             for k in range(rows.shape[0]):
+                # Unsigned indices are not tested for negative ones.
                 Z[k, j] = memory[np.uint64(start + rows[k] * row_stride)] - s
 
 

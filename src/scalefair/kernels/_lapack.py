@@ -49,16 +49,16 @@ def matmul(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64
         return np.asarray(A @ B)
     out = np.empty((m, n))
     one, zero = np.array([[1.0], [0.0]])
-    # Our rows are columns to BLAS, which computes out.T = B.T @ A.T.
-    # A C-contiguous matrix is a transposed one to BLAS. Its leading dimension is the
-    # length of our rows. A transpose of such is passed as it lies, with the flag "T".
+    # Our rows are columns to BLAS: it reads a C-contiguous matrix as its transpose, and
+    # computes out.T = B.T @ A.T. The transpose of a C-contiguous matrix is passed as it
+    # lies in memory, with the flag "T".
     transposes: list[bytes] = []
     factors: list[NDArray[Any]] = []
     for M in (B, A):
-        # The leading dimension is the length of the rows as they lie in memory.
         is_by_rows = M.flags.c_contiguous
         transposes.append(b"N" if is_by_rows else b"T")
         M = np.ascontiguousarray(M if is_by_rows else M.T)
+        # The leading dimension is the length of the rows in memory.
         factors += [M, np.array([M.shape[1]], np.intc)]
     sizes = list(np.array([[n], [m], [depth]], np.intc))
     # M, N, K, ALPHA, A, LDA, B, LDB, BETA, C, LDC
@@ -82,7 +82,8 @@ def leading_eigh(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the `k` largest eigenpairs of a symmetric matrix, eigenvalues descending.
 
-    Raises ValueError if an entry is not finite and LinAlgError if LAPACK fails.
+    With `overwrite` the entries of `A` may be lost. Raises ValueError if an entry is
+    not finite and LinAlgError if LAPACK fails.
     """
     dtype = np.float32 if A.dtype == np.float32 else np.float64
     A = np.array(A, dtype, order="C", copy=None if overwrite else True)

@@ -47,8 +47,6 @@ def split_at_levels(
     while n_stack > 0:
         bottom = stack[n_stack - 1]
         # 1. Mean of the block.
-        # `absolute` is the sum of the moduli that are added: rounding is relative to
-        # it.
         total, weight, absolute = 0.0, 0.0, 0.0
         for k in range(n_chains):
             for j in range(top[k] + 1, bottom[k] + 1):
@@ -56,6 +54,8 @@ def split_at_levels(
                 weight += weights[j]
         mean = total / weight
         # 2. Gain of a cut: the sum above it, minus that of as much weight at the mean.
+        # `absolute` is the sum of the moduli that are added: the rounding of a gain is
+        # relative to it.
         for k in range(n_chains):
             gain = 0.0
             gains[top[k]] = 0.0
@@ -63,9 +63,9 @@ def split_at_levels(
                 gain += sums[j] - mean * weights[j]
                 absolute += abs(sums[j]) + abs(mean) * weights[j]
                 gains[j] = gain
-        # 3. Split at the allowed joint cut with the largest gain. A gain below ROUNDING
-        # is none. At the ends of a block of many samples it may be above that.
-        # The ends are joint cuts, too: their gain is 0 but for rounding.
+        # 3. Split at the allowed joint cut with the largest gain, if that is more than
+        # rounding. The ends of the block are joint cuts, too. Their gain is 0 but for
+        # rounding, which may exceed ROUNDING if samples are many: they are left out.
         gain, cut = _best_cut(enter, leave, gains, top, bottom)
         is_inside = np.any(cut != top) and np.any(cut != bottom)
         if gain > ROUNDING * absolute and is_inside:
@@ -131,7 +131,8 @@ def _best_in_windows(enter, leave, gains, first, last):
     # Invariant: the queue of chain k holds, of the cuts with the level in their range,
     # those that no later one beats: gains decrease, and `leave` rises, from head to
     # tail.
-    # Chain k has entered the cuts before entered[k], and left those before passed[k].
+    # Chain k has entered the cuts before entered[k]. Those before passed[k] have ranges
+    # that end at the level or below.
     entered, passed = first.copy(), first.copy()
     queue = np.empty(gains.size, np.int64)  # of chain k: from head[k] to tail[k] - 1
     head, tail = first.copy(), first.copy()
@@ -148,7 +149,7 @@ def _best_in_windows(enter, leave, gains, first, last):
         for k in range(first.size):
             while passed[k] <= last[k] and leave[passed[k]] <= level:
                 passed[k] += 1
-            # A new cut removes those of smaller gain, whose ranges end before its own.
+            # A new cut removes those of smaller gain: their ranges end no later.
             while entered[k] <= last[k] and enter[entered[k]] <= level:
                 gain = gains[entered[k]]
                 while tail[k] > head[k] and gains[queue[tail[k] - 1]] < gain:

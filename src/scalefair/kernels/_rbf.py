@@ -95,9 +95,9 @@ def _squared_distances(P, Q, i, T):
     """
     d = P.shape[0]
     m = T.shape[1]
-    for i_row in range(T.shape[0]):
+    for r in range(T.shape[0]):
         for j in range(m):
-            T[i_row, j] = 0
+            T[r, j] = 0
     # T[r, j] = |p_(i + r) - q_j|^2: 3 flops for each coordinate and entry, on columns
     # of Q that are contiguous: the loops over j become vector instructions.
     # Squared differences of coordinates f and f + 1, then of the last if d is odd.
@@ -243,8 +243,9 @@ def _worker_pairs(
     # Worker w of n takes the pairs w, w + n, w + 2 n, ...
     buffers = tile_buffers[worker], product_buffers[worker]
     n_pairs = (n_rounds + 1) // 2
-    # The blocks of a pair add up to r modulo n_rounds. The centre s, with 2 s = r, is
-    # paired with itself; the others are (s + p, s - p). 2 n_pairs = 1: s = r n_pairs.
+    # All numbers are modulo n_rounds. The blocks of a pair add up to r. The centre s,
+    # with 2 s = r, is paired with itself; the other pairs are (s + p, s - p). As
+    # 2 n_pairs = n_rounds + 1 is 1, s is r n_pairs.
     centre = (r * n_pairs) % n_rounds
     for p in range(worker, n_pairs, tile_buffers.shape[0]):
         row = (centre + p) % n_rounds

@@ -103,7 +103,8 @@ def refine(
     cut = (1 - inner / volumes).sum()
     previous_cut = cut
     for visit in range(max_iter * n):
-        # Step 1: after each pass from the second on, test how much the cut decreased.
+        # Step 1: after each pass from the second on, test how much the cut decreased;
+        # the first time in both passes together.
         if visit % n == 0 and visit >= 2 * n:
             if previous_cut - cut <= 5e-4 * cut:
                 return cut, visit // n
@@ -206,9 +207,10 @@ def _size(node_sizes, i):
 # Inlined: the call alone takes a tenth of the time of `refine`.
 @cached_njit(nogil=True, inline="always")
 def _link_clusters(graph, labels, i, visit, links, adjacent, last_visit):
-    """Write the weights of node i, without its loop, to clusters; return their number.
+    """Write the weights of the edges of node i to each cluster, without its loop.
 
-    `links` are valid for the first clusters in `adjacent`, and for the node's own.
+    Returns the number of clusters with a neighbour of the node; they come first in
+    `adjacent`. `links` are valid for these, and for the cluster of the node.
     """
     indptr, indices, data, stride = graph
     # Only the entries of the adjacent clusters are cleared: O(degree), not O(k).
@@ -422,7 +424,7 @@ def indicator_sweep(
         terms[c] = _term(
             (inner[c], volumes[c], sizes[c], squares[c], products[c]), penalty_weight
         )
-    # Invariant: terms[c] is the objective of cluster c, and `sums` are its totals.
+    # Invariant: terms[c] is the `_term` of cluster c, and `sums` hold its totals.
     n_moves = 0
     for i in order:
         a = labels[i]

@@ -13,8 +13,8 @@ Rows are a table of three arrays, see `row_table`. They are cut into chunks by t
 sizes alone and the sums of the chunks are added in their order, so that a result is
 the same to the last bit whatever the number of threads.
 
-In shapes there are m rows, n features, G codes (n_codes) and E edges (n_bins). Arrays
-named `slopes` hold derivatives of a loss in the scores.
+In shapes there are m rows, n features, n_codes codes and n_bins edges: each edge is the
+lower end of a bin. Arrays named `slopes` hold derivatives of a loss in the scores.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BLOCK_ROWS = 128
 # Sums of products may be reordered, and NaN and infinity still count.
 _FAST = {"contract", "reassoc", "nsz"}
 
-# Gradients, moments and sums of all chunks, of one of them, or in all.
+# Gradients, moments and sums, added up over all chunks.
 _Sums = tuple[Float64Array, Float64Array, Float64Array]
 
 
@@ -74,9 +74,9 @@ def score_pass(
         Sum over all rows.
     gradient : ndarray of shape (n_codes, n + 1)
         Sums of the derivative of the loss times (row, 1), for each code.
-    moments : ndarray of shape (n_codes, n_edges, 3)
+    moments : ndarray of shape (n_codes, n_bins, 3)
         Sums of 1, h and h^2 over the rows above each edge.
-    sums : ndarray of shape (n_codes, n_edges, n_powers, n + 1)
+    sums : ndarray of shape (n_codes, n_bins, n_powers, n + 1)
         Sums of (row, 1) and, of two powers, of h times (row, 1), likewise.
     """
     # One pass over the rows: score, loss and derivative, sums of its bin. A row x costs

@@ -21,7 +21,8 @@ from scalefair.operators._base import (
     put_product,
 )
 
-# Order of a matrix that is inverted densely: 0.1 s, little next to a product.
+# Matrices up to this order are not coarsened, but inverted densely, in 0.1 s; and up to
+# twice this order where the coarsening stops by itself.
 MAX_COARSE_SIZE = 500
 # Entries are strong from this fraction of the largest entry of either row on.
 STRENGTH_THRESHOLD = 0.1
@@ -281,7 +282,7 @@ def _invert(
 ) -> tuple[Matrix, int]:
     """Positive definite inverse of the coarsest matrix, and its number of entries."""
     inverse_diagonal, omega = _jacobi(A, b, unit)
-    if A.shape[0] > 2 * MAX_COARSE_SIZE:  # it could not be coarsened: smooth only
+    if A.shape[0] > 2 * MAX_COARSE_SIZE:  # no strong entries are left: smooth only
         S = _smoother(A, omega * inverse_diagonal, dtype)
         return S, S.nnz
     scale = np.sqrt(inverse_diagonal)

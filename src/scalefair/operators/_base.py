@@ -15,7 +15,7 @@ from scalefair._entries import all_finite, check_product, ignore_fp_warnings
 from scalefair.kernels import combine
 
 Array = NDArray[np.float64]
-Block = np.ndarray  # of either type
+Block = np.ndarray  # float64 or float32
 
 # Texts that the docstrings of the operators share.
 TEXTS = {

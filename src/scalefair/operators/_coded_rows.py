@@ -1,7 +1,8 @@
 """Rows of a table, each with a code g from 0 to G - 1: dense, sparse, or in parts.
 
-`GroupCovariance` uses these classes through five methods. With Z_g the rows of code g
-less ``centres[g]``, or less the only centre (``centres[g % len(centres)]``), they are
+`GroupCovariance` uses these classes through five methods that all have; of sparse rows
+it also takes the `product` of one code with a vector. With Z_g the rows of code g less
+``centres[g]``, or less the only centre (``centres[g % len(centres)]``), the five are
 
 - `add_products`: add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to a block;
 - `gram`: ``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k);
@@ -119,12 +120,12 @@ class _Tile(NamedTuple):
     """Some rows of one code, and the transpose of these rows in CSR format."""
 
     code: int
-    rows: NDArray[np.int64]
-    row_bounds: NDArray[np.int64]
-    indptr: NDArray[np.integer[Any]]
+    rows: NDArray[np.int64]  # indices of the rows
+    row_bounds: NDArray[np.int64]  # chunks of the rows, of equal work
+    indptr: NDArray[np.integer[Any]]  # of the transpose, as all that follows
     indices: NDArray[np.integer[Any]]
     data: np.ndarray
-    bounds: NDArray[np.int64]
+    bounds: NDArray[np.int64]  # chunks of its rows
 
     def add_product(self, a: float, Y: Block, out: Block) -> None:
         """Add the transpose times ``a * Y`` to `out`."""
@@ -243,8 +244,9 @@ class SparseRows:
                 column_sums = Y.sum(axis=0, dtype=np.float64)
             tile.add_product(a, Y, out)
             sums[tile.code % len(sums)] += float(a) * column_sums
-        # Z_g^T Y = X_g^T Y - centre_g (1^T Y). If the centres are the means the sums
-        # are rounding errors, which the products above contain times the centre.
+        # Z_g^T Y = X_g^T Y - centre_g (1^T Y). If the centres are the means, the sums
+        # 1^T Y are rounding errors. They are subtracted all the same: X_g^T Y contains
+        # them, times the centre.
         block_subtract(out, np.ascontiguousarray(centres.T), sums)
 
     def product(self, v: Array, centres: Array, code: int, out: Array) -> None:
@@ -291,7 +293,10 @@ class SparseRows:
     def _products(
         self, V: Block, centres: Block, selected: NDArray[np.bool_]
     ) -> Iterator[tuple[_Tile, np.ndarray, np.ndarray]]:
-        """Tiles of selected codes, centred products (overwritten), column sums."""
+        """Yield tiles of selected codes, their centred products, and column sums.
+
+        The products are valid until the next tile, and may be overwritten.
+        """
         X = self._X
         offsets = block_gram(np.ascontiguousarray(centres.T), V).astype(V.dtype)
         longest = max(tile.rows.size for tile in self._tiles)

@@ -59,7 +59,7 @@ class _Normalized(TypedOperator):
     """Degrees with the regularisation added, and its constant term in products."""
 
     def _set_weights(self, sample_weight: Any) -> None:
-        # They are divided by.
+        # Positive, as degrees are divided by them.
         self.weights = check_sample_weight(sample_weight, self.shape[0], positive=True)
         self.n_copies = float(self.shape[0])
         if self.weights is not None:
@@ -78,7 +78,7 @@ class _Normalized(TypedOperator):
                 mean = (degrees / self.n_copies * share).sum()
                 self.tau = float(regularization * mean)
                 degrees = degrees + self.tau
-        # They are divided by: refuse what cannot be, and name a node.
+        # Degrees are divisors: refuse those that cannot be, and name a node.
         bad = np.flatnonzero(~np.isfinite(degrees))
         if bad.size:
             raise ValueError(
@@ -97,7 +97,7 @@ class _Normalized(TypedOperator):
 
     @property
     def _lumped(self) -> Array:
-        """Degrees by weights: all that products need to know of either."""
+        """Degrees divided by weights: products depend on this quotient alone."""
         return self.degrees if self.weights is None else self.degrees / self.weights
 
     def _set_constant(self) -> None:

@@ -93,12 +93,15 @@ class PartitionedMatrix(SymmetricBlockOperator):
         put_product(product, X, out, alpha, shift, beta)
 
 
-# A block of rows; without its empty columns if the numbers of the others are given.
+# The numbers of the columns that a block of rows keeps, None for all, and the block.
 _Part = tuple[NDArray[np.int64] | None, sparse.csr_array]
 
 
 def _part(W: sparse.csr_array, dtype: np.dtype, is_compressed: bool) -> _Part:
-    """Convert a block to a type, with finite entries, and int32 indices if they do."""
+    """Convert a block: finite entries of a type, int32 indices where these suffice.
+
+    Compressed, it keeps only the columns that have entries.
+    """
     with ignore_fp_warnings():
         data = W.data.astype(dtype, copy=False)
     check_stored(W, data)

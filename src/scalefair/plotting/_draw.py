@@ -90,7 +90,8 @@ figure_ : matplotlib Figure
 PALETTE = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"]
 MARKERS = "os^Dv<>p"
 LINES = ("-", (0, (5, 2)), ":", "-.", (0, (3, 1, 1, 1, 1, 1)))
-# Alignments of the label of a point, the best first: "left" is to the right of it.
+# Alignments of the label of a point, the best first. A label that is aligned "left" has
+# its left end at the point.
 _ALIGNMENTS = (
     ("left", "bottom"),
     ("right", "bottom"),

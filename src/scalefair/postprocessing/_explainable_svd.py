@@ -27,7 +27,8 @@ def explainable_svd(
     """Shrink the singular values of W S_v at the least change of outputs, (15) to (19).
 
     Given W (m, n), the eigenpairs Lam (n,) and Q (n, n) of the covariance difference,
-    Q^T S Q (n, n), S the second moment of the inputs, and c_v; inf removes all.
+    and Q^T S Q (n, n), S the second moment of the inputs. The `reduction` is c_v;
+    infinity makes the singular values zero.
     """
     # With S_v = Q |Lam|^(1/2) and W S_v = U Sigma V^T:
     #   W' = W - U (Sigma - Sigma') V^T S_v^+,
@@ -168,8 +169,9 @@ def shrinkage(squares: Array, k: Array, target: float) -> Array:
     def sum_of_squares(gamma: float) -> float:
         return float((sizes * (unit / (unit + gamma)) ** 2).sum())
 
-    # The root if all the k were equal, 1 / factor - 1 times k.
     target /= with_cost
+    # If all k were equal, all factors would be target^(1/2), and gamma would be
+    # (1 / factor - 1) k. The smallest and the largest of these enclose the root.
     gammas = math.expm1(-math.log(target) / 2) * unit
     lower, upper = float(gammas.min()), float(gammas.max())
     gamma = monotone_root(sum_of_squares, target, lower, upper) * float(k.max())
@@ -183,7 +185,8 @@ def cubic_root(k: Array, sigma: Array, gamma: float) -> Array:
     form of the paper holds for k = 1 only.
     """
     # x = 2 (k / 6 gamma)^(1/2) sinh(asinh(3 sigma / 2 (6 gamma / k)^(1/2)) / 3) does
-    # not cancel, as the form with cube roots does. In y = x / sigma: s^2 y^3 + y = 1.
+    # not cancel, as the form with cube roots does. With y = x / sigma and
+    # s = sigma (2 gamma / k)^(1/2) the equation is s^2 y^3 + y = 1.
     x = np.zeros(sigma.shape)
     positive = (k > 0) & (sigma > 0)
     k, sigma = k[positive], sigma[positive]

@@ -89,7 +89,7 @@ class LayerMoments:
         return M
 
     def covariance_eigenpairs(self) -> tuple[Array, Array]:
-        """Eigenpairs of M, for more pairs of (sum_p M_p^2)^(1/2).
+        """Eigenpairs of the only M_p, or of (sum_p M_p^2)^(1/2) for several pairs.
 
         Largest modulus first; the eigenvectors are columns.
         """

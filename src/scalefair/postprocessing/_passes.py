@@ -128,7 +128,8 @@ class ModelRows:
     def sample(self, n_rows: int, random_state: np.random.RandomState) -> ModelRows:
         """Draw rows of each group, in memory, the same whatever the parts are.
 
-        About as many of each, `n_rows` at most in all, in their order.
+        About as many of each, in their order: at most `n_rows` in all, or two of each
+        group where groups are many.
         """
         # 1. Which rows, at least two of a group: a spread needs two.
         membership = self.membership.gathered()

@@ -280,7 +280,8 @@ class DiscretizedTransportRegressor(BaseGroupTransportRegressor):
     def _fit_maps(self, values: Array, codes: Codes, random_state: RandomState) -> None:
         """Count the values in bins, and solve the program for their distributions."""
         low, high = _check_bounds(self.bounds, values)
-        n_bins = self.n_bins if high > low else 1  # constant values: one empty interval
+        # Constant values have one bin, of no width.
+        n_bins = self.n_bins if high > low else 1
         self.bin_edges_ = np.linspace(low, high, n_bins + 1)
         self.bin_centers_ = (self.bin_edges_[:-1] + self.bin_edges_[1:]) / 2
         # 1. Histogram of each group: rows are counted by group and bin.
@@ -393,7 +394,8 @@ def solve_parity_program(
     """
     # 1. Unknowns: gamma, q and the deviations d_g = cum(gamma_g^T 1 - q). With d_g as
     # unknowns the equalities stay sparse: cumulative sums would fill them. Costs are
-    # squares of bins: the smallest is 1, far above the solver's absolute tolerance.
+    # squares of bins, times the shares of the groups: the smallest is the share of the
+    # rarest group, as a rule far above the solver's absolute tolerance.
     n_groups, n_bins = distributions.shape
     n_couplings = n_groups * n_bins**2
     steps = np.arange(n_bins, dtype=np.float64)
