@@ -283,7 +283,12 @@ def test_intervals_have_two_ends_in_order_between_0_and_1(interval, message):
 
 @pytest.mark.parametrize(
     ("values", "message"),
-    [("sex", r"not the name of a column.*X\['sex'\]"), (["sex", "old"], "X.names.")],
+    [
+        ("sex", r"not the name of a column.*X\['sex'\]"),
+        (["sex", "old"], "X.names."),
+        (["a", "b", "a"], "got 3 groups for 80 samples.$"),
+        ([], "got 0 groups for 80 samples.$"),
+    ],
 )
 def test_names_of_columns_are_refused(values, message):
     with pytest.raises(ValueError, match=message):

@@ -160,6 +160,7 @@ BAD_WEIGHTS = [
     (np.ones(N - 1), rf"\({N - 1},\) for {N} samples"),
     (np.ones((N, 2)), "one-dimensional"),
     (np.zeros(N), "zero for all samples"),
+    (np.ma.masked_less(np.arange(N), 3), "masked entries"),
     (["heavy"] * N, "real numbers"),
 ]
 

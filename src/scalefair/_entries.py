@@ -236,9 +236,7 @@ def check_sample_weight(
     if sample_weight is None:
         return None
     if np.ma.is_masked(sample_weight):
-        raise ValueError(
-            "sample_weight has masked entries: fill them or drop the rows."
-        )
+        raise ValueError("sample_weight has masked entries: fill or drop them.")
     values = np.asarray(sample_weight)  # computed, of a Dask collection
     try:
         weights = values.astype(np.float64)
@@ -329,12 +327,13 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
                 f"nodes, the first: {missing[0]!r}."
             )
         groups = [groups[node] for node in nodes]
-    elif hasattr(groups, "iloc") and list(groups.index) != nodes:
-        if set(groups.index) == set(nodes):
+    elif hasattr(groups, "iloc"):
+        labels = list(groups.index)
+        if labels != nodes and set(labels) == set(nodes):
             raise ValueError(
-                "The rows of sensitive_features have the nodes as labels, in another "
-                "order than the graph: pass sensitive_features.to_dict(), which goes by "
-                "node, or .to_numpy(), which goes by position."
+                "The labels of sensitive_features are the nodes in another order: pass "
+                "sensitive_features.to_dict(), which goes by node, or .to_numpy(), "
+                "which goes by position."
             )
     return add_directions(A), groups
 

@@ -284,8 +284,8 @@ def check_group_sizes(
         minimum = sizes.min()
         remedy = f" min_group_size={minimum} takes them as they are." if minimum else ""
         raise ValueError(
-            f"{small.sum()} of the {sizes.size} groups of sensitive_features have"
-            f"{within} fewer rows than min_group_size={min_size}: "
+            f"{small.sum()} of the {sizes.size} groups have{within} "
+            f"fewer rows than min_group_size={min_size}: "
             f"{smallest(names, sizes, small)}. Shares of so few rows cannot be "
             f"compared: join them with others or leave them out.{remedy}"
         )

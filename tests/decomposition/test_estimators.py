@@ -117,6 +117,8 @@ def test_moments_do_for_rows(make, rows):
         cls.from_moments(moments, **options | {"n_components": 7})
     with pytest.raises(ValueError, match="only one group"):
         cls.from_moments(GroupMoments.from_data(X, 0 * groups), **options)
+    with pytest.raises(ValueError, match=r"\(features, rows\) \[\]"):
+        cls.from_moments([], **options)
 
 
 @every
@@ -145,6 +147,9 @@ def test_group_centering(make, rows):
     np.testing.assert_allclose(shifted.group_losses_, centred.group_losses_, rtol=1e-9)
     np.testing.assert_allclose(projector(shifted), projector(centred), atol=1e-6)
     np.testing.assert_allclose(shifted.mean_, moved.mean(axis=0))
+    for name in ("explained_variance_", "group_reconstruction_errors_"):  # about them
+        values = [getattr(model, name) for model in (shifted, centred)]
+        np.testing.assert_allclose(*values, rtol=1e-9)
     around = make(2).fit(moved, sensitive_features=groups)
     assert np.abs(projector(around) - projector(centred)).max() > 0.1
 

@@ -251,7 +251,8 @@ def test_folds_are_judged_as_all_rows_are(kind):
     model = classifier(kind, **options)
     folds = [(np.arange(300), np.arange(300, 600))]
     search = PartiallyFairClassifierCV(kappas, 0.0, estimator=model, cv=folds)
-    search.fit(X, y, **groups)
+    search.fit(pd.DataFrame(X).add_prefix("x"), y, **groups).fit(X, y, **groups)
+    assert not hasattr(search, "feature_names_in_")  # of the first fit
     (X_fit, y_fit, of_fit), (X_test, y_test, of_test) = (
         (X[rows], y[rows], {name: values[rows] for name, values in groups.items()})
         for rows in (np.arange(600) < 300, np.arange(600) >= 300)

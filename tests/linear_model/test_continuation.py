@@ -222,6 +222,21 @@ def test_warm_and_check_starts(criterion):
     assert not check_gap(model, messages, X, group)
 
 
+def test_a_narrow_start_has_the_ranks_of_a_smaller_kappa():
+    rows = table("plain")
+    model, _ = fit(classifier(kappa=0.2, warm_start=True), rows)
+    model.surrogate_width_ = 0.5  # narrow, whatever that fit needed
+    warm, _ = fit(model.set_params(kappa=0.02), rows)
+    assert warm.thresholds_.size >= 1 / 0.02
+    assert warm.surrogate_kappa_ <= 1
+
+
+def test_more_ranks_than_rows_are_of_no_use():
+    X, y, group = table("plain", 300)
+    model, _ = fit(classifier(kappa=1e-4, max_iter=2), (X, y, group))
+    assert model.thresholds_.size <= 325
+
+
 def test_a_start_far_below_kappa_is_improved_even_if_its_first_step_goes_too_far(
     monkeypatch,
 ):

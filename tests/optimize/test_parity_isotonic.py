@@ -169,6 +169,7 @@ def test_gains_of_rounding_at_an_end_are_no_split():
         ({"scores": [0, np.inf, 1]}, "Input scores contains infinity"),
         ({"sample_weight": [1, 0, 1]}, "zero.*position 1"),
         ({"chains": [0, 2, 2]}, "none has the number 1"),
+        ({"chains": [0, 1, 10**15]}, "none has the number 2"),
         ({"chains": [0.0, 1.0, 1.0]}, "must be numbers 0, 1"),
         ({"kappa": 1.5}, "kappa=1.5"),
         ({"interval": (0.5, 0.5)}, "interval="),
@@ -190,6 +191,20 @@ def test_bad_input(changed, message):
     arguments = {"y": [0, 1, 1], "scores": [1, 2, 3], "chains": [0, 1, 1], "kappa": 0.1}
     with pytest.raises(ValueError, match=message):
         parity_isotonic_regression(**(arguments | changed))
+
+
+def test_weights_of_a_chain_may_be_much_smaller():
+    """Levels are shares within a chain: the unit of its weights does not matter."""
+    rng = np.random.default_rng(0)
+    chains, scores, y = rng.integers(0, 2, (3, 200))
+    scores = scores + rng.normal(size=200)
+    values = [
+        parity_isotonic_regression(
+            y, scores, chains, kappa=0.1, sample_weight=np.where(chains, unit, 1.0)
+        )
+        for unit in (1e-6, 1e-17)
+    ]
+    np.testing.assert_allclose(values[0].fitted, values[1].fitted, atol=1e-5)
 
 
 def test_many_cuts_of_three_chains_are_compared_at_some_levels(monkeypatch):

@@ -59,7 +59,8 @@ components_ : ndarray of shape (n_components, n_features)
     largest variance first, the entry largest in modulus positive.""",
     "explained_variance_": """\
 explained_variance_ : ndarray of shape (n_components,)
-    Variance of the rows along each component (divided by their number).""",
+    Variance of the rows along each component (divided by their number), about the mean
+    that `centering` names.""",
     "mean_": """\
 mean_ : ndarray of shape (n_features,)
     Mean of all rows.""",
@@ -69,8 +70,9 @@ group_losses_ : ndarray of shape (n_groups,)
     of its own best components, in squared units of the features per sample.""",
     "group_reconstruction_errors_": """\
 group_reconstruction_errors_ : ndarray of shape (n_groups,)
-    Mean squared distance of each group's rows to their reconstructions by
-    `inverse_transform`.""",
+    Mean squared distance of each group's rows to their reconstructions. These are those
+    of `inverse_transform` with ``centering="global"``; with ``"group"`` each group is
+    projected, and reconstructed, about its own mean.""",
     "sample_weight": """\
 sample_weight : array-like or Dask collection of shape (m,), default=None
     Weights of the rows, not negative, such as survey weights: of weight 2 a row counts
@@ -149,7 +151,7 @@ class BaseGroupPCA(
         ConvergenceWarning
             If the iteration did not reach its tolerance, or not the optimum.
         """
-        X = self._check_rows(X)
+        X = self._check_rows(X, min_rows=2)
         self._check_rank(X.shape[1])
         membership = Membership.of(
             sensitive_features,
@@ -193,7 +195,7 @@ class BaseGroupPCA(
             estimator.set_params(attributes="each")
         estimator._validate_params()
         sizes = [(m.n_features, m.counts.sum()) for m in by_attribute]
-        if not np.allclose(sizes, sizes[0], rtol=np.sqrt(EPS)):
+        if not sizes or not np.allclose(sizes, sizes[0], rtol=np.sqrt(EPS)):
             raise ValueError(
                 "moments must be a GroupMoments, or a list of those of the same rows, "
                 f"got (features, rows) {sizes}."
@@ -268,7 +270,7 @@ class BaseGroupPCA(
     def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def _check_rows(self, X: Any, *, reset: bool = True) -> Any:
+    def _check_rows(self, X: Any, *, reset: bool = True, min_rows: int = 1) -> Any:
         """Check all but that entries are finite, which the passes over the rows do."""
         if is_partitioned(X):
             rows = PartitionedRows.of(X, persist=reset)
@@ -280,7 +282,7 @@ class BaseGroupPCA(
             accept_sparse=("csr", "csc"),
             accept_large_sparse=True,
             ensure_all_finite=False,
-            ensure_min_samples=2 if reset else 1,
+            ensure_min_samples=min_rows,
             reset=reset,
         )
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -196,7 +196,11 @@ class FairPCA(BaseGroupPCA):
         if name not in SOLVED_ATTRIBUTES:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         check_is_fitted(self, "moments_")
-        if warning := self._fit_moments(as_list(self.moments_)):
+        try:
+            warning = self._fit_moments(as_list(self.moments_))
+        except ValueError as error:  # rows of one group only, so far
+            raise NotFittedError(str(error)) from error
+        if warning:
             warn_user(warning, ConvergenceWarning)
         return vars(self)[name]
 
@@ -222,7 +226,8 @@ class FairPCA(BaseGroupPCA):
         sensitive_features : array-like or Dask collection of shape (m,), default=None
             Their groups; new ones may appear.
         %(group_probabilities)s
-            The columns are those before; one in which all are 0 is left out.
+            The columns are those before; one in which all are 0 must be left out, in a
+            data frame, whose names say which are there.
         %(sample_weight)s
             In the unit of the weights before.
 
@@ -261,6 +266,13 @@ class FairPCA(BaseGroupPCA):
             if group_probabilities is not None:  # refuse other columns
                 groups, subject = moments[0].groups, "group_probabilities has"
                 known_codes(groups, before[0].groups, subject=subject)
+                is_named = hasattr(group_probabilities, "columns")
+                if len(groups) < len(before[0].groups) and not is_named:
+                    raise ValueError(
+                        f"{subject} {len(groups)} columns without names, the rows "
+                        f"before had {len(before[0].groups)}. Leave out a column of "
+                        "zeros in a data frame: its names say which are there."
+                    )
             # A new object: the caller may hold the old one (`from_moments`).
             moments = GroupMoments._merge_each(before, moments)
         self.moments_ = squeeze_single(moments)

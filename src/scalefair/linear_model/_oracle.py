@@ -410,7 +410,7 @@ class _Pairs:
         )
         if self.first == self.last:
             raise ValueError(
-                f"No negative has its rank in auc_interval {interval}: widen it."
+                f"No negative has its rank in interval {interval}: widen it."
             )
 
     def losses(self, scores: Array) -> tuple[float, Array, float, Array | None]:

@@ -126,6 +126,7 @@ def _copy_input_attributes(fitted: Any, other: Any) -> None:
     They are set where rows are checked, once for several classifiers.
     """
     for name in ("classes_", "groups_", "n_features_in_", "feature_names_in_"):
+        vars(other).pop(name, None)  # of an earlier fit
         if hasattr(fitted, name):
             setattr(other, name, getattr(fitted, name))
 

@@ -252,9 +252,9 @@ class LabeledRows:
         sizes = np.concatenate(self.set_sizes)
         if not sizes.all():
             raise ValueError(
-                f"given={self.given!r} compares rows of one label, and some groups of "
-                f"sensitive_features have none: {self._named(sizes == 0)}. Leave these "
-                "groups out, join them with others, or pass given=None."
+                f"given={self.given!r} compares rows of one label, and some groups "
+                f"have none: {self._named(sizes == 0)}. Leave these groups out, "
+                "join them with others, or pass given=None."
             )
         within = "" if self.given is None else ", within a label,"
         check_group_sizes(self._set_names, sizes, min_group_size, within)

@@ -197,9 +197,10 @@ class _Chains:
             raise ValueError(
                 f"interval must be 0 <= alpha < beta <= 1, got interval={interval!r}."
             )
-        sizes = np.bincount(codes)
-        if not sizes.all():
-            raise ValueError(f"chains: none has the number {int(np.argmin(sizes))}.")
+        numbers, sizes = np.unique(codes, return_counts=True)
+        if numbers[-1] >= sizes.size:
+            missing = int(np.argmax(numbers != np.arange(sizes.size)))
+            raise ValueError(f"chains: none has the number {missing}.")
         is_compared, counts = _check_conditions(levels_of, codes, sizes.size)
         # Level that one sample makes, (n_conditions, n_chains): no level exceeds 1.
         self.resolutions = np.minimum(1 / (counts * (high - low)), 1.0)
@@ -237,13 +238,20 @@ class _Chains:
 
         # 4. Shares P_k above the cuts and levels A_k, (n_conditions, n_cuts). In each
         # chain both rise from 0 to 1, which rounding must not change.
-        # Sums above each cut over all chains; less that at the start of the chain;
-        # divided by that at its end.
-        shares = np.cumsum([sum_ties(weights * rows) for rows in is_compared], axis=1)
-        shares -= shares[:, self.starts][:, self.chain_of]
+        shares = self._sums_above([sum_ties(weights * rows) for rows in is_compared])
         shares /= shares[:, self.ends][:, self.chain_of]
         self.levels = np.clip((shares - low) / (high - low), 0.0, 1.0)
         self.levels[:, self.ends] = 1.0
+
+    def _sums_above(self, values: ArrayLike) -> Array:
+        """Return sums above each cut, along the last axis, chain by chain.
+
+        No chain loses the digits that the sums of heavier ones would take.
+        """
+        sums = np.array(values)
+        for start, end in zip(self.starts, self.ends, strict=True):
+            sums[..., start : end + 1] = sums[..., start : end + 1].cumsum(axis=-1)
+        return sums
 
     def solve(self, kappa: float) -> ParityIsotonicResult:
         """Split the samples into blocks, each fitted by its mean."""
@@ -341,9 +349,7 @@ class _Chains:
         Returns the lower cuts of the steps, (n_steps, n_chains), and their blocks.
         """
         # 1. Position of each cut: from b to b + 1 in block b, by the weight above it.
-        # Over all chains: differences within a chain are the weights between two of its
-        # cuts.
-        weight_above = np.cumsum(self.weights)
+        weight_above = self._sums_above(self.weights)
         top = weight_above[bounds[block_of, self.chain_of]]
         bottom = weight_above[bounds[block_of + 1, self.chain_of]]
         positions = block_of + (weight_above - top) / (bottom - top)

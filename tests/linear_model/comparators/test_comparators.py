@@ -92,6 +92,18 @@ def test_constraints_are_those_over_all_pairs(container, constraint, interaction
     )
 
 
+def test_many_groups_and_any_units():
+    """60 groups are codes of cells, no quantity; squares of units may underflow."""
+    X, y, groups = _data(m=1200, n_groups=60)
+    actual = [
+        PairwiseFairClassifier(kappa=0.4, max_groups=60, min_group_size=1, max_iter=3)
+        .fit(X * unit, y, sensitive_features=groups)
+        .objective_
+        for unit in (1.0, 2.0**-560, 2.0**560)
+    ]
+    np.testing.assert_allclose(actual, actual[0], rtol=1e-6)
+
+
 def _reference(X, y, groups, constraint, kappa, alpha):
     """SLSQP on the problem as it is defined, pairs and interaction columns formed."""
     m, d = X.shape

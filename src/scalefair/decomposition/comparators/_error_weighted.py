@@ -173,9 +173,9 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
     def _fit_basis(self, C: Array, counts: Counts) -> str | None:
         if len(counts) != 2:
             raise ValueError(
-                f"sensitive_features has {len(counts)} groups, but the "
-                "difference of errors is defined for exactly two. Merge groups, or "
-                "use FairPCA, which takes any number."
+                f"There are {len(counts)} groups, but the difference of errors is "
+                "defined for exactly two. Merge groups, or use FairPCA, which takes "
+                "any number."
             )
         # 1. Search for alpha, among the admitted bases.
         r = self.n_components

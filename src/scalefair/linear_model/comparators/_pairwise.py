@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from scalefair._docs import documented
+from scalefair._groups import GroupCodes
 from scalefair._messages import format_distinct, warn_user
 from scalefair.kernels import row_scores, row_table, weighted_row_sums
 from scalefair.linear_model._base import TEXTS, BaseGroupClassifier
@@ -282,7 +283,7 @@ class MomentCells:
     """Cells represented by the mean and covariance matrix of their rows."""
 
     def __init__(self, X: Any, units: FeatureUnits, pairs: CellPairs) -> None:
-        moments = GroupMoments.from_data(X, pairs.cells)
+        moments = GroupMoments.from_data(X, pairs.cells.view(GroupCodes))
         means = (moments.means - units.centre) * units.factor
         self.means = np.column_stack([means, np.ones(len(moments.counts))])
         self.covariances = moments.covariances("group")
@@ -369,11 +370,13 @@ def score_cells(
     """Return the kind of cells that costs less.
 
     Matrices of second moments are formed up to one GiB, if they have fewer numbers
-    than four passes over the rows would read. Weighted rows are not formed into them.
+    than four passes over the rows would read. Weighted rows are not formed into them,
+    nor features in units whose squares are out of range.
     """
     n_moments = len(pairs.group_of_cell) * X.shape[1] ** 2
     n_entries = X.nnz if sparse.issparse(X) else X.size
     form_moments = 8 * n_moments <= 2**30 and n_moments <= 4 * n_entries
+    form_moments &= bool((np.abs(np.log10(units.scale[units.scale > 0])) < 100).all())
     if form_moments and weights is None:
         return MomentCells(X, units, pairs)
     return RowCells(X, units, pairs, weights)
