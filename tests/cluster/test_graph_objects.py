@@ -113,8 +113,8 @@ def test_groups_may_be_a_dict_of_nodes():
     model.fit(NetworkXLike(), sensitive_features=groups_by_node)
     assert model.groups_.tolist() == ["g0", "g1"]
     assert model.minimum_balance_ > 0.5
+    series = pd.Series(groups_by_node)[::-1]
     with pytest.raises(ValueError, match=r"nodes in another order: pass .*to_dict"):
-        series = pd.Series(groups_by_node)[::-1]
         model.fit(NetworkXLike(), sensitive_features=series)
     del groups_by_node["n3"], groups_by_node["n4"]
     with pytest.raises(ValueError, match=r"no group for 2 of 60 nodes.*'n[34]'"):

@@ -162,7 +162,7 @@ def test_scores_on_the_edges():
 
 def test_no_negative_has_its_rank_in_the_interval():
     X, signs, codes = rows()
-    with pytest.raises(ValueError, match="No negative .* interval \\(1e-09"):
+    with pytest.raises(ValueError, match=r"No negative .* in interval \(1e-09"):
         ScoreOracle(X, signs, codes, 3, loss="partial_auc", auc_interval=(1e-9, 1e-8))
 
 
