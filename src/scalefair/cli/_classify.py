@@ -127,8 +127,7 @@ _COLUMNS = {
     "selection_rate": ("selected", ".1%"),
     "unfair_selection_rate": ("selected\nwithout\nfairness", ".1%"),
 }
-# Rows of the table of pairs of groups, the largest gaps first.
-MAX_PAIRS = 20
+# Columns of the table of pairs of groups, the twenty with the largest gaps.
 _PAIR_COLUMNS = {
     "attribute": ("attribute", ""),
     "group": ("group", ""),
@@ -556,7 +555,7 @@ def _largest_pairs(model: Any, parts: Parts, scores: dict[str, Any]) -> list[Fac
                 selected = (codes == i) | (codes == j)
                 record["gap"] = _gap(model, scores["train"], train, codes, selected)
             records.append(record)
-    records = sorted(records, key=itemgetter("gap"), reverse=True)[:MAX_PAIRS]
+    records = sorted(records, key=itemgetter("gap"), reverse=True)[:20]
     # 2. Of the largest ones the gap on the rows of the test, and that by chance.
     *_, (part, rows) = parts.items()
     kinds = _kinds(rows.target == model.classes_[1], model.given)
