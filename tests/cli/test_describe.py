@@ -246,7 +246,8 @@ def test_files_that_cannot_be_read(components):
     wide = ["%%MatrixMarket matrix coordinate real general", "3 4 1", "1 2 0.5"]
     paths = [damaged, components.write("no.mtx", ["text"])]
     paths.append(components.write("wide.mtx", wide))
-    for X in (np.array(1.0), np.ones((2, 2, 2)), np.ones((2, 2)) * 1j):
+    one = np.ones((2, 2, 2))
+    for X in (np.array(1.0), one, one[0] * 1j, one[0].astype("S")):
         paths.append(components.folder / f"{X.ndim}{X.dtype}.npy")
         np.save(paths[-1], X)
     for path in paths:

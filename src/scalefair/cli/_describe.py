@@ -123,7 +123,7 @@ def _look_at(
     damaged: list[str] = []
     if file_kind == "npy":
         X = matrices.read_dense(path)
-        if X.ndim not in (1, 2) or X.dtype.kind not in "biufmMSU":
+        if X.ndim not in (1, 2) or X.dtype.kind not in "biufmMU":
             raise FileError(
                 f"{path}: rows are a matrix of real numbers, found shape {X.shape} and "
                 f"type {X.dtype}."

@@ -376,7 +376,7 @@ def _measure(
         # The variance within the group: the mean square about the centre of all rows,
         # less the square of the distance of the group's mean from it.
         square = record.pop("square")
-        variance, noise_here = square - record.pop("offset") ** 2, 1e-12 * square
+        variance, noise_here = square - record.pop("offset") ** 2, 1e-14 * square
         for when in predictions:
             error = record[f"mse_{when}"]
             record[f"r2_{when}"] = _explained(error, variance, noise + noise_here)

@@ -228,9 +228,9 @@ def _check_square(path: Path, X: Any) -> sparse.csr_array:
         with_words = " with words" if X.dtype == object else ""
         raise FileError(
             f"{path}: expected `source target [weight]`, or a square matrix; found "
-            f"shape {X.shape}{with_words}. For rows of features choose an --affinity, "
-            "such as nearest_neighbors; for edges with more columns pass "
-            "--weight-column; name a list of neighbours .adjlist."
+            f"shape {X.shape}{with_words}. For rows of features, not of mtx but npz, "
+            "choose an --affinity, such as nearest_neighbors; for edges with more "
+            "columns pass --weight-column; name a list of neighbours .adjlist."
         )
     return X if sparse.issparse(X) else as_matrix(path, X, "weight")
 
