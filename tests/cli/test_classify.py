@@ -221,6 +221,10 @@ def test_test_of_svmlight_may_have_other_features(people):
     lines = ["+1 1:1 3:1", "-1 2:1 3:1", "+1 1:1", "-1 2:1"] * 10
     train = people.write("train.svm", lines)
     test = people.write("test.svm", ["+1 1:1 3:1 7:1", "-1 2:1", "-1 2:1 3:1"])
+    zero = people.write("zero.svm", ["+1 0:1 3:1", "-1 2:1"] * 10)
+    for options in ((), ("--memory-limit", "100B")):
+        result = people.run(train, "--test", zero, *options, target=None, groups=3)
+        people.fails(result, f"{zero}: has a feature 0")
     message = "1 value(s) of features TRAIN lacks"
     _, report = done(
         people, train, "--test", test, target=None, groups=3, message=message
@@ -297,6 +301,16 @@ def test_missing_values_are_listed_and_dropped(people):
     assert result.exit_code == 1
     assert "--drop 'weight'" in result.stderr
     assert "note" not in result.stderr
+    # Rows without a group are dropped first; messages have the lines of the file.
+    drop = ("--missing-groups", "drop")
+    result = people.run(path, *drop, "--drop", "height", "--drop", "job")
+    assert f"first at {path}:6: column 5 (hired)" in result.stderr
+    frame.loc[10, "weight"] = "inf"
+    result = people.run(people.save(frame, "infinite.csv"), *drop)
+    assert "infinite.csv:12: column 3 (weight) is infinite" in result.stderr
+    message = "4 of 239 rows were left out"
+    _, report = done(people, path, *drop, "--missing", "drop", message=message)
+    assert report["input"]["train"]["n_rows"] == 235
     _, report = done(people, path, "--missing", "drop", message="5 of 240 rows")
     assert report["input"]["train"]["n_rows"] == 235
     message = "2 of 240 rows were left out and features were filled in"

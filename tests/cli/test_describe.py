@@ -135,7 +135,8 @@ def test_large_tables_are_looked_at_in_part(components, monkeypatch):
     monkeypatch.setattr("scalefair._memory.available_memory", lambda: 100)
     monkeypatch.setattr("scalefair.cli._describe.MAX_DESCRIBED_ROWS", 50)
     report, _, _, result = described(components, components.csv)
-    assert report["input"]["n_rows"] == 50
+    read = report["input"]
+    assert (read["n_rows"], read["looked_at"]) == (50, "the first 50 rows")
     assert "the first 50 rows were looked at" in result.stderr
 
 
@@ -169,6 +170,13 @@ def test_graphs(components, workspace, name):
     line = f"scalefair cluster {path} {components}--groups groups.csv"
     assert list(commands) == ["cluster"]
     assert commands["cluster"].startswith(line)
+
+
+def test_a_name_of_an_end_may_have_a_comma(components):
+    path = components.write("ties.csv", ['"a, b",c', "ann,bob", "bob,ann", "ann,cid"])
+    report, columns, _, _ = described(components, path)
+    assert report["input"]["edges_from"] == ["a, b", "c"]
+    assert columns["a, b"]["role"] == "source"
 
 
 def test_edges_with_times(components):
@@ -234,5 +242,14 @@ def test_files_that_cannot_be_read(components):
         assert result.stderr.startswith(f"error: {path}:")
     damaged = components.folder / "damaged.npz"
     damaged.write_bytes(components.npz.read_bytes()[:100])
-    for path in (damaged, components.write("no.mtx", ["text"])):
-        assert components.invoke("describe", path).exit_code == 1
+    # Numbers, but no rows of them, and no graph.
+    wide = ["%%MatrixMarket matrix coordinate real general", "3 4 1", "1 2 0.5"]
+    paths = [damaged, components.write("no.mtx", ["text"])]
+    paths.append(components.write("wide.mtx", wide))
+    one = np.ones((2, 2, 2))
+    for X in (np.array(1.0), one, one[0] * 1j, one[0].astype("S")):
+        paths.append(components.folder / f"{X.ndim}{X.dtype}.npy")
+        np.save(paths[-1], X)
+    for path in paths:
+        result = components.invoke("describe", path)
+        assert (result.exit_code, f"{path}: " in result.stderr) == (1, True)

@@ -15,10 +15,13 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import r2_score
 from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from scalefair import postprocessing
 from scalefair.metrics import null_parity_gap, statistical_parity_ks
+
+INDICATOR = SimpleImputer(strategy="most_frequent", add_indicator=True)
 
 
 def done(wages, *arguments, **options):
@@ -67,6 +70,29 @@ def test_words_are_spelled_as_the_model_knows_them(wages, train_network):
         model=wages.dump(model),
         message="column job: 1 row(s) have a value",
     )
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [SimpleImputer(strategy="most_frequent"), OneHotEncoder()],
+        *(
+            [make_column_transformer((encoder, columns), remainder="passthrough")]
+            for encoder, columns in (
+                (OneHotEncoder(), slice(0, 1)),
+                (OneHotEncoder(), [True, False]),
+                (make_pipeline(INDICATOR, OneHotEncoder()), ["job"]),
+            )
+        ),
+    ],
+)
+def test_wherever_an_encoder_is(wages, train_network, steps):
+    """Whether or not it has seen the names of its columns."""
+    frame = wages.frame[["job", "height"]].assign(job=" " + wages.frame["job"])
+    frame.loc[3, "job"] = None
+    model = train_network(frame, wages.y, *steps)
+    data = wages.edited(3, "job", "")
+    agree(done(wages, data, model=wages.dump(model)), model, frame, wages)
 
 
 def test_values_are_missing(wages, train_network):
@@ -172,6 +198,19 @@ def test_report(wages, named_network):
             assert report[f"{gap}_{when}"] == pytest.approx(of_layer)
     assert (report["layer"], report["layer_shape"]) == (1, [4, 6])
     assert (report["groups"], report["converged"]) == (["f", "m"], True)
+
+
+def test_equal_targets_have_no_r2(wages):
+    """In a group, or all: rounding makes no variance of them."""
+    frame = wages.frame.assign(w=np.linspace(0.3, 1.7, 120))
+    for wage, selected in ((1e6 + 0.1, frame["sex"] == "f"), (3.3, frame["w"] > 0)):
+        frame.loc[selected, "wage"] = wage
+        line = wages.line(wages.save(frame, "equal.csv"), "--weight", "w")
+        result = wages.invoke(*line, "--report", wages.report)
+        assert result.exit_code == 0, result.output
+        measures = wages.read_report()["train"]
+        values = [x["r2_before"] for x in (*measures["groups"], measures)]
+        assert [x is None for x in values] == [True, *[selected.all()] * 2]
 
 
 def test_a_distance_is_asked_for(wages):
@@ -300,6 +339,9 @@ def test_bad_targets(wages, field, fragments):
     path = wages.edited(3, "wage", field)
     for options in ((path,), (None, "--test", path)):
         wages.fails(wages.run(*options), path, fragments)
+    wages.frame.loc[1, "sex"] = None  # a row before it that is left out
+    path = wages.edited(3, "wage", field)
+    assert fragments in wages.run(path, "--missing-groups", "drop").stderr
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import numpy as np
 import pandas
 import pytest
 
+from scalefair.cli import _encoder
 from scalefair.metrics import balance_score, statistical_parity_ks, unmixed_parity_gap
 
 from .conftest import OLD
@@ -97,10 +98,11 @@ def test_weights_are_repeated_rows(command, line, keys, tol):
 
 
 @pytest.mark.parametrize("command", ["cluster"], indirect=True)
-def test_rows_of_weight_0_are_no_rows(command):
+def test_rows_of_weight_0_are_no_rows(command, monkeypatch):
     """Also of the clusters without fairness, by a kernel that is never stored."""
+    monkeypatch.setattr(_encoder, "BLOCK_BYTES", 64)  # some blocks have no weight
     frame, _ = weighted(command)
-    frame["w"] = np.arange(len(frame)) % 3
+    frame["w"] = np.arange(len(frame)) % 3 * (np.arange(len(frame)) % 15 > 8)
     rows = (frame[frame["w"] > 0], frame)
     reports = (report(command, data, CUT_LINE, "--weight", "w") for data in rows)
     expected, actual = (values(content, [*CUT, "baseline"]) for content in reports)
@@ -535,6 +537,15 @@ def test_bad_probabilities(people, row, fragments):
     frame.loc[2, ["p_f", "p_m"]] = row
     groups = "--group-probabilities", "p_f,p_m"
     people.fails(run(people, frame, CLASSIFY, groups=groups), *fragments)
+
+
+def test_probabilities_of_rows_without_weight(people):
+    frame = people.frame.assign(p_f=0.25, p_m=0.75, w=1)
+    test = people.save(frame.assign(w=0), "test.csv")
+    options = ("--weight", "w", "--test", test)
+    groups = "--group-probabilities", "p_f,p_m"
+    result = run(people, frame, CLASSIFY, *options, groups=groups)
+    people.fails(result, "column w of", "test.csv: is 0 for all rows")
 
 
 @pytest.mark.parametrize(

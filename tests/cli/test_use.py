@@ -521,8 +521,9 @@ def test_groups_of_the_original_table(scored):
     frame.sample(frac=1, random_state=0).to_csv(people, index=False)
     scored.frame["row"] = frame["id"]
     assert measured(row="id") == same
-    done = scored.invoke("evaluate", result, *roles, "--report", people)
-    assert "is an input file" in done.stderr
+    for line in (roles, ("--group-probabilities", people)):
+        done = scored.invoke("evaluate", result, *line, "--report", people)
+        assert "is an input file" in done.stderr
     frame.drop(columns="id").to_csv(people, index=False)
     done = scored.invoke("evaluate", result, *roles)
     assert (done.exit_code, done.stdout) == (1, "")

@@ -47,7 +47,7 @@ def server(tmp_path):
 def source(server, monkeypatch):
     folder, address = server
     (folder / "edges.csv").write_bytes(CONTENT)
-    monkeypatch.setattr(_fetch, "RAW", address)
+    monkeypatch.setattr(_fetch, "_RAW", address)
     sha256 = hashlib.sha256(CONTENT).hexdigest()
     return _fetch.Source("toy", "owner/name/commit", "", "", {"edges.csv": sha256})
 

@@ -12,6 +12,7 @@ from scipy import io, sparse
 from scalefair.files import FileError, read_graph, read_table
 from scalefair.files._graphs import read_new_nodes
 from scalefair.files._matrices import read_matrix_market
+from scalefair.files._text import FileOptions
 
 TRIANGLE = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 0.5], [2.0, 0.5, 0.0]])
 PATH_OF_THREE = {(7, 3): 1.0, (3, 7): 1.0, (3, 9): 1.0, (9, 3): 1.0}
@@ -79,6 +80,9 @@ def test_ids_that_are_no_integers(write):
     assert read_graph(write("NA ?\nnan NA\n")).ids.tolist() == ["NA", "?", "nan"]
     big = "9" * 20
     assert read_graph(write(f"{big} 1\n1 2\n")).ids.tolist() == [big, "1", "2"]
+    large = [2**64 - 1, 1, 2**64 - 2, 2]  # one column of them does not fit int64
+    text = "{} {}\n{} {}\n".format(*large)
+    assert read_graph(write(text)).ids.tolist() == [*map(str, large)]
     text = f"{2**60} 007\n# 19 digits are integers\n7 {2**63 - 1}\n"
     assert read_graph(write(text)).ids.tolist() == [2**60, 7, 2**63 - 1]
 
@@ -101,11 +105,11 @@ def test_ids_are_words_as_they_are_spelled(write):
 
 def test_ids_of_new_nodes_are_spelled_like_those_of_the_graph(write):
     graph = read_graph(write("a 1\n1 01\n"))
-    new = read_new_nodes(write("2 01\n02 1\n"), graph.ids, named=True)
+    new = read_new_nodes(write("2 01\n02 1\n"), graph.ids, True, FileOptions())
     assert new.ids.tolist() == ["2", "02"]
     assert new.matrix.toarray().tolist() == [[0, 0, 1], [0, 1, 0]]
     graph = read_graph(write("1 2\n2 3\n"))
-    new = read_new_nodes(write("4 01\n"), graph.ids, named=True)
+    new = read_new_nodes(write("4 01\n"), graph.ids, True, FileOptions())
     assert new.matrix.toarray().tolist() == [[1, 0, 0]]
 
 
@@ -215,7 +219,7 @@ def test_times_are_no_weights(write, text):
 LANGUAGES = {
     "GML": 'Creator "x"\ngraph\n[\n directed 1\n'
     + "".join(f' node [ id {i} party "{p}" ]\n' for i, p in ((7, "l"), (3, "r")))
-    + ' node [ id 9 party "l" ]\n node [ id 5 party "r" ]\n'
+    + ' node [ id 9 party "l" graphics [ x 1.0 ] ]\n node [ id 5 party "r" ]\n'
     + "".join(f" edge [ source {i} target {j} ]\n" for i, j in ((7, 3), (7, 3), (3, 9)))
     + " edge [ source 3 target 7 ]\n]\n",
     "Pajek": '*Vertices 4\n1 "7"\n2 "3"\n3 "9"\n4 "5"\n*Arcs\n1 2 1\n1 2 1\n2 3 1\n'
@@ -337,6 +341,9 @@ def test_rows_of_features_are_no_graph(write, tmp_path):
     refuses(write("a,b,c,d\n1,2,3,x\n4,5,6,y\n"), "--affinity")
     np.save(tmp_path / "rows.npy", np.ones((3, 2)))
     refuses(tmp_path / "rows.npy", "square", "(3, 2)", "--affinity")
+    sparse.save_npz(tmp_path / "rows.npz", sparse.csr_array(np.ones((3, 2))))
+    for directed in ("error", "sum"):
+        refuses(tmp_path / "rows.npz", "square", "(3, 2)", directed=directed)
 
 
 @pytest.mark.parametrize("save", [sparse.save_npz, io.mmwrite, np.save])
@@ -363,9 +370,12 @@ def test_a_square_matrix_as_text(write):
     assert "matrix of weights of 6 nodes" in graph.notes[0]
 
 
-@pytest.mark.parametrize("names", ["abcd", "7539"])
+@pytest.mark.parametrize("names", ["abcd", "7539", ["1", "01", "2", "3"]])
 def test_a_square_matrix_with_names(write, names):
-    """As `to_pandas_adjacency(G).to_csv` writes it; also where names are numbers."""
+    """As `to_pandas_adjacency(G).to_csv` writes it; also where names are numbers.
+
+    Those are not equal because their numbers are.
+    """
     header = ",".join(["", *names])
     rows = [[name, *(abs(i - j) for j in range(4))] for i, name in enumerate(names)]
     lines = [header, *(",".join(map(str, row)) for row in rows)]

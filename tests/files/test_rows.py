@@ -384,9 +384,10 @@ def test_empty_and_compressed_files(write):
     with pytest.raises(FileError, match=r"rows\.svm: has no rows"):
         SvmlightReader(write("\n# 1 1:2\n"))
     path = write("")
-    path.write_bytes(b"\x1f\x8b\x08\x00")
-    with pytest.raises(FileError, match=r"is compressed.* Unpack it first"):
-        SvmlightReader(path)
+    for start in (b"\x1f\x8b\x08\x00", b"BZh9", b"\xfd7zXZ\x00"):
+        path.write_bytes(start)
+        with pytest.raises(FileError, match=r"is compressed.* Unpack it first"):
+            SvmlightReader(path)
 
 
 def test_labels_are_not_sent_to_workers(write):

@@ -328,6 +328,10 @@ def test_parquet(tmp_path):
     assert read["d"][1] == "x"
     assert read["e"].tolist() == ["True", "False"]
     assert read["f"][1] == 7
+    assert table_file.read(strings=["f"])["f"].tolist() == [
+        None,
+        "7",
+    ]  # as without gaps
     assert list(table_file.read(["c", "a"]).columns) == ["c", "a"]
     assert table_file.locate(1, "b") == f"{path}: row 1 (counted from 0): column 2 (b)"
     path.write_bytes(path.read_bytes()[:-20])

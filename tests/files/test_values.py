@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from scalefair.files import FileError, Graph
-from scalefair.files._values import read_values
+from scalefair.files._values import parse_ids, parse_values, read_values
 
 
 def units(ids, *, named=True):
@@ -93,6 +93,24 @@ def test_headers_of_two_columns(read):
     assert read(text, ROWS, header=True)[0] == ["f", "m", "f"]
     with pytest.raises(FileError, match="has 4 groups for the 3"):
         read("sex\na\nb\na\n", ROWS, header=False)
+    with pytest.raises(FileError, match=":2: node 3 has group '' here and 'x' on line"):
+        read("3,x\n3,\n4,y\n5,z\n", INTEGERS, keep_missing=True)
+
+
+@pytest.mark.parametrize(
+    ("strings", "kind", "id_kind"),
+    [
+        (["1", "+02", "-3"], "i", "i"),
+        (["1", "01"], "i", "U"),  # different ids of one number
+        (["1.50", "2"], "f", "U"),
+        (["--5", "3"], "U", "U"),
+        (["9" * 19, "3"], "f", "U"),
+    ],
+)
+def test_types_of_strings(strings, kind, id_kind):
+    ids = parse_ids(strings)
+    assert [parse_values(strings).dtype.kind, ids.dtype.kind] == [kind, id_kind]
+    assert id_kind == "i" or ids.tolist() == strings
 
 
 PEOPLE = "age,sex,town\n1,f,oslo\n2,m,rome\n3,f,rome\n4,m,oslo\n"

@@ -284,7 +284,8 @@ class TestUpdateAndMerge:
         X, groups = rows_of(60, 3)
         moments = GroupMoments.from_data(X, groups)
         before = pickle.dumps(moments)
-        for others in (["a", "b"], [True, False]):
+        large = np.array([1, 2**64 - 1], np.uint64)  # no float
+        for others in (["a", "b"], [True, False], large):
             with pytest.raises(ValueError, match="Convert them to one type"):
                 moments.update(X[:2], others)
             with pytest.raises(ValueError, match="Convert them to one type"):

@@ -87,7 +87,8 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
         "columns": columns,
         "commands": commands,
     }
-    size = f"{facts['n_rows']:,} rows, {facts['n_columns']:,} columns"
+    size = facts.get("looked_at", f"{facts['n_rows']:,} rows")
+    size += f", {facts['n_columns']:,} columns"
     report = _report.Report("describe", content, f"{table.name}: {size}", str(table))
     report.facts = [(k.replace("_", " "), _report.as_text(v)) for k, v in facts.items()]
     all_columns = _report.ReportTable(
@@ -121,7 +122,13 @@ def _look_at(
     frame, facts, graph, table = pandas.DataFrame(), Facts(), Facts(), None
     damaged: list[str] = []
     if file_kind == "npy":
-        frame = pandas.DataFrame(matrices.read_dense(path)).rename(columns="x{}".format)
+        X = matrices.read_dense(path)
+        if X.ndim not in (1, 2) or X.dtype.kind not in "biufmMU":
+            raise FileError(
+                f"{path}: rows are a matrix of real numbers, found shape {X.shape} and "
+                f"type {X.dtype}."
+            )
+        frame = pandas.DataFrame(X).rename(columns="x{}".format)
     elif file_kind == "npz":
         facts = _describe_sparse(matrices.read_sparse(path, "value"))
     elif file_kind == "svmlight":
@@ -158,7 +165,8 @@ def _read_columns(table: TableFile) -> tuple[pandas.DataFrame, list[str]]:
         frame = sound.join(frame[damaged])[table.names]
     _errors.print_notes(table)
     if is_large:
-        _errors.note(f"{table.path}: the first {len(frame):,} rows were looked at.")
+        table.layout["looked_at"] = f"the first {len(frame):,} rows"
+        _errors.note(f"{table.path}: {table.layout['looked_at']} were looked at.")
     return frame, damaged
 
 
@@ -225,7 +233,7 @@ def _describe_graph(
             facts[_NO_WEIGHT] = f"{why_none}: --no-weights"
             options = replace(options, weights=False)
         options = replace(options, weight_column=facts.get(_WEIGHT))
-        facts["edges_from"] = ", ".join(names[:2] + attributes[: 0 if why_none else 1])
+        facts["edges_from"] = names[:2] + attributes[: 0 if why_none else 1]
     # 2. The graph; where directions differ, with their sum.
     try:
         graph = load_graph(path, options)
@@ -270,7 +278,7 @@ def _set_roles(
     first = names[:1] if facts.get("header") else []
     roles = {name: "id" for name in first if name.lower() in ID_NAMES | {""}}
     if "edges_from" in facts:
-        ends = dict(zip(facts["edges_from"].split(", "), _END_ROLES, strict=False))
+        ends = dict(zip(facts["edges_from"], _END_ROLES, strict=False))
         roles = {name: ends.get(name, "not used") for name in names}
     roles |= {name: role for role in chosen for name in chosen[role]}
     for column in columns:

@@ -235,7 +235,8 @@ def _fit_scaler(rows: Any, numbers: list[str]) -> Any:
         start = 0  # first row of the block
         for block in iterate_blocks(X):
             weights = rows.weights_of(slice(start, start := start + block.shape[0]))
-            scaler.partial_fit(block, sample_weight=weights)
+            if weights is None or weights.any():  # else its mean would be 0 / 0
+                scaler.partial_fit(block, sample_weight=weights)
     if not (is_finite := np.isfinite(scaler.var_)).all():
         name = numbers[is_finite.argmin()]
         raise Failure(f"{rows.path}: column {name} cannot be standardized: too large.")

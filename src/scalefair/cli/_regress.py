@@ -7,6 +7,8 @@ reads rows for such models, and calls them, by the functions here.
 import inspect
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import gen_batches
 
 from scalefair._memory import peak_memory
@@ -160,19 +162,28 @@ def _categories(model: Any) -> dict[str, dict[str, str]]:
     """
     categories = {}
     model = getattr(model, "estimator_", model)  # of one that regress has changed
-    for step in getattr(model, "named_steps", {}).values():
-        # An encoder is a step itself, or part of a ColumnTransformer.
-        itself = [("", step, [*getattr(step, "feature_names_in_", ())])]
-        for _, transformer, columns in getattr(step, "transformers_", itself):
-            is_pipeline = isinstance(transformer, Pipeline)
-            encoder = transformer[-1] if is_pipeline else transformer
-            by_column = getattr(encoder, "categories_", ())
-            names = columns if len(by_column) else ()
-            for name, values in zip(names, by_column, strict=True):
-                spelled = [value for value in values if isinstance(value, str)]
-                stripped = as_strings(pandas.Series(spelled), ())
-                categories[name] = dict(zip(stripped, spelled, strict=True))
+    for names, by_column in _encoders(model):
+        for name, values in zip(names, by_column, strict=False):
+            spelled = [value for value in values if isinstance(value, str)]
+            stripped = as_strings(pandas.Series(spelled), ())
+            categories[name] = dict(zip(stripped, spelled, strict=True))
     return categories
+
+
+def _encoders(pipeline: Any) -> Iterator[tuple[Sequence[str], Any]]:
+    """Yield names of columns and their categories, of each encoder in a pipeline.
+
+    It is a step itself, or part of a ColumnTransformer.
+    """
+    for i, step in enumerate(getattr(pipeline, "named_steps", {}).values()):
+        for _, part, _ in getattr(step, "transformers_", ()):
+            is_pipeline = isinstance(part, Pipeline)
+            yield from _encoders(part if is_pipeline else make_pipeline(part))
+        if hasattr(step, "categories_"):
+            names = getattr(step, "feature_names_in_", ())
+            with suppress(Exception):  # not all steps before it name their columns
+                names = names if len(names) else [*pipeline[:i].get_feature_names_out()]
+            yield names, step.categories_
 
 
 def predict(
@@ -219,9 +230,8 @@ def predict(
     if predictions.ndim > 1 or invalid.size:
         row = invalid[0, 0] if invalid.size else 0
         raise _errors.Failure(
-            f"{rows.path}: {path} predicts {predictions[row]} for row {row} (counted "
-            "from 0), not one finite number. Check the model, and the scale of the "
-            "columns."
+            f"{rows.path}: {path} predicts {predictions[row]} for {rows.name_of(row)}, "
+            "not one finite number. Check the model, and the scale of the columns."
         )
     return predictions
 
@@ -311,10 +321,10 @@ def _as_numbers(rows: Rows) -> NDArray[np.float64]:
     y: NDArray[np.float64] = pandas.to_numeric(target, errors="coerce").to_numpy(float)
     invalid = np.flatnonzero(~np.isfinite(y))
     if invalid.size:
+        row, value = rows.name_of(invalid[0]), rows.target[invalid[0]].item()
         raise _errors.Failure(
-            f"{rows.sources['target']}: the target of row {invalid[0]} (counted from "
-            f"0) is {rows.target[invalid[0]].item()!r}, not a finite number. Correct "
-            "it."
+            f"{rows.sources['target']}: the target of {row} is {value!r}, not a finite "
+            "number. Correct it."
         )
     return y
 
@@ -346,14 +356,15 @@ def _measure(
     # 1. Of all rows: error, R2 and distance.
     entries = rows.entries()
     mean = partial(np.average, weights=rows.weight)
-    centre = mean(y)
-    variance = mean((y - centre) ** 2)
-    columns: Facts = {"mean_target": y, "square": (y - centre) ** 2}
+    offsets = y - mean(y)
+    variance = mean(offsets**2)
+    noise = (1e-12 * mean(y)) ** 2  # what rounding may make of a variance of 0
+    columns: Facts = {"mean_target": y, "offset": offsets, "square": offsets**2}
     facts: Facts = {}
     for when, values in predictions.items():
         columns |= {f"mean_{when}": values, f"mse_{when}": (values - y) ** 2}
         facts[f"mse_{when}"] = mean(columns[f"mse_{when}"])
-        facts[f"r2_{when}"] = _explained(facts[f"mse_{when}"], variance)
+        facts[f"r2_{when}"] = _explained(facts[f"mse_{when}"], variance, noise)
         facts[f"ks_{when}"] = statistical_parity_ks(
             values[entries.positions], **entries.metric_arguments
         )
@@ -364,15 +375,17 @@ def _measure(
     for record in records:
         # The variance within the group: the mean square about the centre of all rows,
         # less the square of the distance of the group's mean from it.
-        variance = record.pop("square") - (record["mean_target"] - centre) ** 2
+        square = record.pop("square")
+        variance, noise_here = square - record.pop("offset") ** 2, 1e-14 * square
         for when in predictions:
-            record[f"r2_{when}"] = _explained(record[f"mse_{when}"], variance)
+            error = record[f"mse_{when}"]
+            record[f"r2_{when}"] = _explained(error, variance, noise + noise_here)
     return {**facts, **_report.null_gap(rows, (0, 1)), "groups": records}
 
 
-def _explained(error: float, variance: float) -> float | None:
-    """Return R2, None if all targets are equal."""
-    return 1 - error / variance if variance > 0 else None
+def _explained(error: float, variance: float, noise: float) -> float | None:
+    """Return R2, None if all targets are equal, but for rounding."""
+    return 1 - error / variance if variance > noise else None
 
 
 def _add_facts(report: _report.Report) -> None:

@@ -165,10 +165,14 @@ class Rows:
         weights = self.weight[selected]
         return float(effective_sizes(np.zeros(len(weights), int), weights, 1)[0])
 
+    def name_of(self, row: Any) -> str:
+        """Return the id of a row, or its number in the file, for messages."""
+        name = self.ids[row]
+        return f"id {name}" if self.named else f"row {name} (counted from 0)"
+
     def keep(self, selected: NDArray[np.bool_]) -> None:
-        """Drop the rows of a table that are not selected."""
-        self.X = self.X[selected].reset_index(drop=True)
-        for name in ("ids", "kept", *ROLES):
+        """Drop the rows of a table that are not selected; frames keep their index."""
+        for name in ("X", "ids", "kept", *ROLES):
             if (values := getattr(self, name)) is not None:
                 setattr(self, name, values[selected])
 
@@ -364,8 +368,8 @@ def _type_probabilities(
         if texts.size:
             row, column = texts[0]
             raise Failure(
-                f"{source}: {frame.iloc[row, column]!r} in row {row} (counted from 0), "
-                f"column {frame.columns[column]}, is not a number."
+                f"{source}: {frame.iloc[row, column]!r} in {rows.name_of(row)}, column "
+                f"{frame.columns[column]}, is not a number."
             )
     if options.knots is not None:
         P = _hat_functions(rows, P, options.knots, training)
@@ -477,14 +481,15 @@ def type_weights(rows: Rows) -> None:
     numbers = pandas.to_numeric(values, errors="coerce")
     wrong = np.flatnonzero(~numbers.between(0, inf, inclusive="left"))
     if wrong.size:
-        name = rows.ids[wrong[0]]
-        row = f"id {name}" if rows.named else f"row {name} (counted from 0)"
+        row, value = rows.name_of(wrong[0]), values.iloc[wrong[0]]
         raise Failure(
-            f"{source}: the weight of {row} is {values.iloc[wrong[0]]!r}, not a finite "
-            "number of at least 0. Correct it, or leave the row out."
+            f"{source}: the weight of {row} is {value!r}, not a finite number of at "
+            "least 0. Correct it, or leave the row out."
         )
     rows.weight = numbers.to_numpy(np.float64)
     if rows.has_probabilities:
+        if not (rows.weight @ rows.groups.to_numpy()).any():
+            raise Failure(f"{source}: is 0 for all rows that may be of a group.")
         return
     # Every group needs some weight, those of each attribute if there are several.
     compared = compared_attributes(rows.sensitive_features, rows.n_rows, "each")

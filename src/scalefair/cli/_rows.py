@@ -39,7 +39,7 @@ from scalefair.files import NpyReader, NpzReader, SvmlightReader
 from scalefair.files._matrices import read_sparse, read_svmlight, rows_format
 from scalefair.files._source import BLOCK_BYTES
 from scalefair.files._tables import TableFile
-from scalefair.files._values import ID_NAMES, parse_values
+from scalefair.files._values import ID_NAMES, parse_ids, parse_values
 
 
 def read_rows(
@@ -94,6 +94,7 @@ def read_rows(
             )
         table.refuse_infinite(rows.X)
         _treat_missing(rows, table, options, keep_missing, training is None)
+        rows.X.index = range(rows.n_rows)  # so far it had the rows of the file
     if training is not None:
         _check_columns(path, rows, training, may_be_new=strings != "encode")
     # 4. Strings of target and groups become their types, and weights numbers.
@@ -280,18 +281,14 @@ def _without_ids(
 
 
 def _parse_ids(table: TableFile, strings: pandas.Series) -> NDArray[Any]:
-    """Return ids, integers if all are, else strings; they must differ.
-
-    Ids that are other numbers, as 1.50, keep their spelling.
-    """
+    """Return ids, which must differ."""
     if (is_wrong := strings.isna() | strings.duplicated()).any():
         row = int(is_wrong.argmax())
         raise Failure(
             f"{table.locate(row, str(strings.name))}: the id {strings[row]} is "
             "missing, or there twice. Choose another --id-column."
         )
-    ids = parse_values(strings)
-    return ids if ids.dtype.kind != "f" else strings.to_numpy(np.str_)
+    return parse_ids(strings)
 
 
 def _check_strings(rows: Rows, strings: str, is_training: bool) -> None:
@@ -338,12 +335,13 @@ def _treat_missing(
     columns = [x for x in [*role_columns, *features] if x.hasnans]
     if not columns:
         return
-    is_missing = pandas.DataFrame({column.name: column.isna() for column in columns})
+    # Roles that are in other files have another index.
+    is_missing = pandas.DataFrame({x.name: x.isna().to_numpy() for x in columns})
     # 1. Refuse them. Means of a table on disk would take a pass of their own.
     counts = listed(f"{name} ({n:,})" for name, n in is_missing.sum().items())
     if policy == "error" or (policy == "impute" and rows.is_stored):
         row, column = np.argwhere(is_missing)[0]
-        location = table.locate(int(row), is_missing.columns[column])
+        location = table.locate(rows.X.index[row], is_missing.columns[column])
         raise Failure(
             f"{rows.path}: values are missing in {is_missing.shape[1]} column(s): "
             f"{counts}; first at {location}. Pass --missing drop to leave out rows, or "
@@ -439,9 +437,8 @@ def _open_matrix(
     if rows_kind == "svmlight":
         zero_based = None if training is None else training.zero_based
         if options.exceeds_memory(path, is_text=True):
-            reader = SvmlightReader(
-                path, zero_based=zero_based or "auto", max_bytes=max_bytes
-            )
+            start: Any = "auto" if zero_based is None else zero_based
+            reader = SvmlightReader(path, zero_based=start, max_bytes=max_bytes)
             return reader, reader.labels, reader.zero_based
         return read_svmlight(path, zero_based)
     if rows_kind == "npz":

@@ -58,7 +58,8 @@ def take_outputs(
     checked before any work is done.
     """
     # 1. The files that are read, which must not be written.
-    roles = [*ROLES, "test_file", *(f"test_{role}" for role in ROLES)]
+    roles = [*ROLES, "group_probabilities"]
+    roles += ["test_file", *(f"test_{role}" for role in ROLES)]
     named = filter(None, [*inputs, *map(options.get, roles)])
     sources = [find_source(source)[0] for source in named]
     # 2. The files to be written, by option.

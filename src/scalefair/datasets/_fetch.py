@@ -80,10 +80,10 @@ class Source:
 
     def url(self, name: str) -> str:
         """Public address of a file."""
-        return f"{RAW}/{self.location}/{name}"
+        return f"{_RAW}/{self.location}/{name}"
 
 
-RAW = "https://raw.githubusercontent.com"
+_RAW = "https://raw.githubusercontent.com"
 # The data sets by their folders.
 _RECORDS = tomllib.loads(Path(__file__).with_name("sources.toml").read_text("utf-8"))
 SOURCES = {folder: Source(folder, **record) for folder, record in _RECORDS.items()}

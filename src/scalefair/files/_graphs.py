@@ -5,7 +5,7 @@ has one weight, or the options say which.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,7 +28,7 @@ from scalefair.files._matrices import (
 from scalefair.files._source import FileError, one_line, reading
 from scalefair.files._tables import TableFile, as_strings
 from scalefair.files._text import FileOptions, find_ends, open_bytes, quote
-from scalefair.files._values import ID_NAMES
+from scalefair.files._values import ID_NAMES, parse_ids
 
 _MATRIX_READERS: dict[str, Callable[[Path], Any]] = {
     "npz": read_sparse,
@@ -166,19 +166,18 @@ def load_graph(path: Path, options: FileOptions) -> Graph:
     if options.directed != "error" and abs(matrix - matrix.T).max() > 0:
         is_sum = options.directed == "sum"
         matrix = add_directions(matrix) if is_sum else matrix.maximum(matrix.T)
-    ids = _as_ids(names) if names else np.arange(matrix.shape[0], dtype=np.int64)
+    ids = parse_ids(names) if names else np.arange(matrix.shape[0], dtype=np.int64)
     return Graph(path, matrix, ids, named=bool(names), notes=notes)
 
 
 def read_new_nodes(
-    path: Path, ids: NDArray[Any], named: bool, options: FileOptions | None = None
+    path: Path, ids: NDArray[Any], named: bool, options: FileOptions
 ) -> Graph:
     """Read weights of new nodes, in rows, to those of a graph that has `ids`.
 
     The file is a matrix or, if the graph was a list of edges, another such list.
     """
     format_name, n_nodes = file_format(path), len(ids)
-    options = options or FileOptions()
     if format_name in _MATRIX_READERS:
         matrix = as_matrix(path, _MATRIX_READERS[format_name](path), "weight")
         if matrix.shape[1] != n_nodes:
@@ -225,17 +224,15 @@ def _check_square(path: Path, X: Any) -> sparse.csr_array:
 
     Rows of features, or strings, are no graph.
     """
-    if sparse.issparse(X):
-        return X  # the estimator checks its shape
     if X.ndim != 2 or X.shape[0] != X.shape[1] or X.dtype == object:
         with_words = " with words" if X.dtype == object else ""
         raise FileError(
             f"{path}: expected `source target [weight]`, or a square matrix; found "
-            f"shape {X.shape}{with_words}. For rows of features choose an --affinity, "
-            "such as nearest_neighbors; for edges with more columns pass "
-            "--weight-column; name a list of neighbours .adjlist."
+            f"shape {X.shape}{with_words}. For rows of features, not of mtx but npz, "
+            "choose an --affinity, such as nearest_neighbors; for edges with more "
+            "columns pass --weight-column; name a list of neighbours .adjlist."
         )
-    return as_matrix(path, X, "weight")
+    return X if sparse.issparse(X) else as_matrix(path, X, "weight")
 
 
 def edge_columns(names: Sequence[str]) -> list[str]:
@@ -247,13 +244,6 @@ def edge_columns(names: Sequence[str]) -> list[str]:
     start = find_ends(columns) or 0
     before = [name for name in columns[:start] if name.lower() not in ID_NAMES]
     return [*columns[start : start + 2], *before, *columns[start + 2 :]]
-
-
-def _as_ids(names: Iterable[str]) -> NDArray[Any]:
-    """Return integers if all names of nodes are, else strings."""
-    ids = np.array([*names])
-    is_whole = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in ids)
-    return ids.astype(np.int64) if is_whole else ids
 
 
 def _read_edges(
@@ -270,7 +260,8 @@ def _read_edges(
     table.id_columns = ends
     columns = [*ends, *weight_column]
     frame = table.read_raw(columns, ends if verbatim else ())
-    if any(frame[end].dtype.kind not in "iu" for end in ends):
+    # Ends beyond 64 bits, or of two types of integers, are strings, too.
+    if frame[ends].to_numpy().dtype.kind not in "iu":
         if not verbatim:  # read again: "01" and "1" are different names
             frame = table.read_raw(columns, ends)
         for end in ends:
@@ -418,11 +409,12 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
         raise FileError(f"{path}: has no edges.")
     # 2. The attributes of the nodes, and their names.
     nodes = pandas.DataFrame([G.nodes[node] for node in G], dtype=object)
-    nodes = nodes.apply(as_strings)
+    # Some attributes, as `graphics`, are dicts.
+    nodes = nodes.map(str, na_action="ignore").apply(as_strings)
     # Nodes go by their labels, as in NetworkX, if each has one of its own.
     labels = nodes.get("label", pandas.Series([None]))
     has_labels = labels.is_unique and not labels.hasnans
-    ids = _as_ids(labels if has_labels else map(str, G))
+    ids = parse_ids(labels if has_labels else map(str, G))
     # 3. The matrix of the edges.
     frame = pandas.DataFrame(edges, columns=["source", "target", "weight"])
     pairs = frame[["source", "target"]].to_numpy()

@@ -34,6 +34,7 @@ from scalefair.files._source import (
     open_parquet,
     refuse_store,
 )
+from scalefair.files._text import DECOMPRESSORS
 from scalefair.streaming import RowReader
 
 _ARRAYS = ("indptr", "indices", "data")
@@ -526,7 +527,7 @@ class SvmlightReader(RowReader):
         # Position, length and number of lines before it, of the text of each block.
         self._ranges: list[tuple[int, int, int]] = []
         with self._source.opened() as file:
-            if file.read(2) == b"\x1f\x8b":
+            if file.read(6).startswith(tuple(DECOMPRESSORS)):
                 raise FileError(
                     f"{name}: is compressed, and cannot be read in blocks. Unpack it "
                     "first."

@@ -187,10 +187,13 @@ class TableFile:
         return f"{location}: column {self.names.index(column) + 1}{name}"
 
     def refuse_infinite(self, frame: pandas.DataFrame) -> None:
-        """Raise a FileError that names the first infinite value of the frame."""
+        """Raise a FileError that names the first infinite value of the frame.
+
+        Its index has the rows of the table.
+        """
         for name, values in frame.items():  # no copy: it may be on disk
             if is_numeric_dtype(values) and (is_infinite := np.isinf(values)).any():
-                location = self.locate(is_infinite.argmax(), str(name))
+                location = self.locate(is_infinite.idxmax(), str(name))
                 raise FileError(f"{location} is infinite.")
 
     def line_number(self, row: int) -> int:
@@ -509,6 +512,8 @@ def as_strings(
     codes, distinct = pandas.factorize(values)
     # The last entry is that of missing values, whose code is -1.
     stripped = [str(value).strip() for value in distinct] + [""]
+    if values.dtype.kind == "f":  # as integers are, if some of them are missing
+        stripped = [cell.removesuffix(".0") for cell in stripped]
     booleans = {} if verbatim else _BOOLEANS
     cells = [None if cell in missing else booleans.get(cell, cell) for cell in stripped]
     strings = np.array(cells, object)[codes]

@@ -25,7 +25,7 @@ from scalefair.files._source import FileError, reading
 # Spellings of a missing value.
 MISSING = ("", "?", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "<NA>")
 # By the first bytes of a compressed file.
-_DECOMPRESSORS: dict[bytes, Any] = {
+DECOMPRESSORS: dict[bytes, Any] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ": lzma.open,
@@ -65,7 +65,7 @@ def open_bytes(path: Path) -> IO[bytes]:
     file: IO[bytes] = io.BytesIO(_stdin()) if is_stdin else path.open("rb")
     start = file.read(6)
     file.seek(0)
-    for magic, decompress in _DECOMPRESSORS.items():
+    for magic, decompress in DECOMPRESSORS.items():
         if start.startswith(magic):
             if is_stdin:
                 return cast(IO[bytes], decompress(file))

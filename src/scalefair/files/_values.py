@@ -4,6 +4,7 @@ Values go to the rows or nodes by ids, if the file has some, else by the order o
 lines. Whether a first line is a header shows in the ids: it is of no row or node.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -266,7 +267,8 @@ def _match_ids(
     if len(duplicates):
         row, key = duplicates[0], keys[duplicates[0]]
         earlier = pairs.index[pairs["key"] == key][0]
-        value, earlier_value = (", ".join(values.loc[i]) for i in (row, earlier))
+        texts = values.fillna("")
+        value, earlier_value = (", ".join(texts.loc[i]) for i in (row, earlier))
         raise FileError(
             f"{table.locate(row)}: {units.unit} {key} has {role} {value!r} here and "
             f"{earlier_value!r} on line {table.line_number(earlier)}. Keep one of them."
@@ -294,12 +296,21 @@ def parse_values(strings: Iterable[Any], kind: str | None = None) -> NDArray[Any
     values: NDArray[Any] = distinct.astype(np.str_)
     names = values.tolist()
     # 2. Integers, of at most 18 digits: these fit into 64 bits. Else finite numbers.
-    are_integers = all(
-        name.lstrip("+-").isdecimal() and len(name) < 19 for name in names
-    )
+    are_integers = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in names)
     if are_integers and kind in (None, "i", "u"):
         values = values.astype(np.int64)
     elif kind in (None, "i", "u", "f") and all(map(is_number, names)):
         numbers = values.astype(np.float64)
         values = numbers if np.isfinite(numbers).all() else values
     return np.asarray(values[codes])
+
+
+def parse_ids(strings: Iterable[str]) -> NDArray[Any]:
+    """Return integers if all strings are, and differ as such, else the strings.
+
+    Ids that are other numbers, as 1.50, keep their spelling.
+    """
+    spelled = np.array([*strings], np.str_)
+    ids = parse_values(spelled)
+    is_whole = ids.dtype.kind == "i" and pandas.unique(ids).size == ids.size
+    return ids if is_whole else spelled

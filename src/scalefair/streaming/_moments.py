@@ -255,14 +255,20 @@ class GroupMoments:
                 f"These moments are of {n} features, the rows to add have "
                 f"{other.n_features}."
             )
-        if _kind(self.groups) != _kind(other.groups):
+        both = self.groups, other.groups
+        is_one_type = _kind(both[0]) == _kind(both[1])
+        if is_one_type:
+            groups = np.union1d(*both)
+            index, other_index = (np.searchsorted(groups, names) for names in both)
+            # Integers of two types may become floats, which round those above 2**53.
+            united = groups[index].tolist(), groups[other_index].tolist()
+            is_one_type = united == tuple(names.tolist() for names in both)
+        if not is_one_type:
             raise ValueError(
                 f"The groups so far are of type {self.groups.dtype}, those to add of "
                 f"type {other.groups.dtype}. Convert them to one type."
             )
         # 1. The moments of this object, with zeros for new groups.
-        groups = np.union1d(self.groups, other.groups)
-        index = np.searchsorted(groups, self.groups)
         counts = np.zeros(len(groups), np.result_type(self.counts, other.counts))
         means, scatters = np.zeros((len(groups), n)), np.zeros((len(groups), n, n))
         counts[index], means[index] = self.counts, self.means
@@ -270,7 +276,7 @@ class GroupMoments:
         # 2. Add each group of the other (Chan, Golub & LeVeque 1983, equations (2.1)):
         # scatters, and that between both means, n_a n_b / (n_a + n_b) |difference|^2.
         with ignore_fp_warnings():
-            for j, code in enumerate(np.searchsorted(groups, other.groups)):
+            for j, code in enumerate(other_index):
                 count = other.counts[j]
                 total = counts[code] + count
                 offset = other.means[j] - means[code]
