@@ -7,10 +7,11 @@ processors only: BLAS need not raise the floating-point flags for an infinite en
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NoReturn
 
 import numpy as np
@@ -125,6 +126,14 @@ def check_count(name: str, value: Any, minimum: int, reason: str = "") -> None:
         raise ValueError(
             f"{name} must be an integer >= {minimum}{hint}, got {value!r}."
         )
+
+
+def check_number(value: Any, name: str) -> float:
+    """Raise a ValueError unless a value is a finite number >= 0."""
+    is_number = isinstance(value, Real) and math.isfinite(value)
+    if not (is_number and value >= 0):
+        raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
+    return float(value)
 
 
 @contextmanager

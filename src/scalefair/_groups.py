@@ -154,9 +154,11 @@ def known_groups(compared: Sequence[Attribute], fitted: Any) -> list[NDArray[np.
     """Return for each attribute its groups as indices into those that `fit` saw."""
     fitted = as_list(fitted)
     if len(compared) != len(fitted):
+        # Several have the names of columns.
+        name = compared[0].name if len(compared) == 1 else "sensitive_features"
         raise ValueError(
-            f"sensitive_features has {len(compared)} attribute(s), fit saw "
-            f"{len(fitted)}: give the same ones in the same order."
+            f"{name} has {len(compared)} attribute(s), fit saw {len(fitted)}: give the "
+            "same ones in the same order."
         )
     return [
         known_codes(groups, seen, subject=f"{_describe(name, compared)} has")

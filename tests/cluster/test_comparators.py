@@ -184,7 +184,6 @@ def test_equal_weights_everywhere(n):
     assert (np.diff(model.history_) <= 1e-9).all()
 
 
-@pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 def test_refuses_weights_too_far_apart():
     W = rbf_kernel(np.random.default_rng(0).standard_normal((60, 2)))
     W[2, 3] = W[3, 2] = 1e100

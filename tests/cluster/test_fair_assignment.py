@@ -256,6 +256,9 @@ class TestDegenerate:
     def test_one_cluster_and_one_group(self, checked):
         X, centers, groups = problem(3, 200, 4, 2)
         assert not checked(X, X[:1], groups, 0.0).labels.any()
+        for seed in range(20):  # whatever the sum of the weights is rounded to
+            options = {"sample_weight": np.random.default_rng(seed).random(5) + 0.1}
+            assert checked(X[:5], X[:1], groups[:5], min_size=5, **options).gap == 0
         result = checked(X, centers, np.zeros(200, int))
         np.testing.assert_array_equal(result.labels, squared(X, centers).argmin(1))
         assert result.gap == 0

@@ -281,6 +281,8 @@ def test_nodes_of_the_fit_get_their_labels_again(people):
     assert (labels != model.labels_).mean() <= 0.05
     with pytest.raises(ValueError, match="fit saw 4"):
         model.predict(W, sensitive_features=groups["sex"])
+    with pytest.raises(ValueError, match=r"group_probabilities has 1 .* fit saw 4"):
+        model.predict(W, group_probabilities=np.eye(2)[np.arange(240) % 2])
 
 
 def test_attributes_that_are_refused(people):

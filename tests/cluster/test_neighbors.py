@@ -113,7 +113,8 @@ def test_all_neighbours_within_a_radius(blobs):
 def test_recall_of_a_transformer(blobs):
     # Of the ten nearest it stores those from the fifth on.
     assert fit(blobs, neighbors=Ranks(4, 14)).neighbors_recall_ == pytest.approx(0.6)
-    assert fit(blobs, neighbors=Ranks(metric="cosine")).neighbors_recall_ is None
+    for metric in ("cosine", "minkowski"):  # of which no p is known
+        assert fit(blobs, neighbors=Ranks(metric=metric)).neighbors_recall_ is None
     sparse_rows = sparse.csr_array(np.round(blobs))
     result = fit(sparse_rows, neighbors=KNeighborsTransformer(n_neighbors=5))
     assert result.neighbors_recall_ == 1
@@ -173,6 +174,18 @@ def test_same_graph_as_scikit_learn(blobs):
     W = peer.affinity_matrix_.toarray()  # the row itself is one of its seven
     np.fill_diagonal(W, 0)
     np.testing.assert_array_equal(model.affinity_matrix_.toarray(), W)
+
+
+def test_stored_distances_of_new_rows():
+    """They stay as they are; of duplicate entries the sum counts, as in a fit."""
+    data = np.array([9.0, 1, 2, 3, 4, 9, 1, 1, 3])
+    entries = [0, 5, 6, 7, 8, 0, 1, 1, 3], [0, 5, 9]
+    distances = sparse.csr_array((data, *entries), shape=(2, 20))
+    distances.data.flags.writeable = False
+    graph = _neighbors.stored_neighbors(distances, 3, of_fit=False)
+    np.testing.assert_array_equal(
+        np.argwhere(graph.toarray() == 1)[:, 1], [5, 6, 7, 0, 1, 3]
+    )
 
 
 # --- Approximate neighbours --------------------------------------------------------

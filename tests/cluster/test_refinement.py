@@ -195,14 +195,16 @@ def test_planted_clusters_come_back():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": np.arange(30) / 2}, "30 integers >= 0, one per node, got float64"),
+        ({"labels": np.arange(30) / 2}, "30 integers from 0 .* got float64"),
         ({"labels": np.arange(29)}, r"30 integers .* shape \(29,\)"),
         ({"labels": np.arange(30) - 1}, "Leave out nodes without a cluster"),
+        ({"labels": np.arange(30) + 2**31 - 29}, r"from 0 to 2\*\*31 - 1"),
         ({"tolerance": -0.1}, "tolerance must be a finite number >= 0, got -0.1"),
         ({"max_iter": 1.5}, "max_iter must be an integer >= 1, got 1.5"),
         ({"attributes": "all"}, "attributes must be"),
         ({"sensitive_features": np.arange(29) % 2}, "one group per sample|29"),
-        ({"W": np.triu(np.ones((30, 30)))}, "symmetric"),
+        ({"W": np.triu(np.ones((30, 30), int))}, "symmetric"),
+        ({"W": np.zeros((30, 30)), "regularization": 0.1}, "graph has no edges"),
         ({"W": -np.ones((30, 30))}, "[Nn]egative"),
     ],
 )

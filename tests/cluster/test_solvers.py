@@ -77,6 +77,15 @@ def test_fallback_is_said_and_right(mesh, monkeypatch):
     assert model.n_iter_ == sum(result.n_iter for result in results)
 
 
+@pytest.mark.parametrize(("dtype", "n_others"), [("float32", 4), ("float64", 3)])
+def test_products_are_counted_once(planted, counting, dtype, n_others):
+    W = counting(planted.graph)
+    model = FairSpectralClustering(4, solver="chebyshev", dtype=dtype, random_state=0)
+    model.fit(W, sensitive_features=planted.sensitive_features)
+    # Others: the degrees; the constraints, by each projected operator and `predict`.
+    assert model.n_products_ == W.n_products - n_others
+
+
 def test_admm_is_algorithm_1_on_the_normalised_affinity(planted, graphs):
     W, groups = planted.graph, planted.sensitive_features
     with pytest.warns(ConvergenceWarning, match=r"admm.*raise max_iter or tol"):

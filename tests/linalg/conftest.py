@@ -18,6 +18,7 @@ def check_pairs(result, dense, k, tol, *, epsilon=1e-12, by_modulus=False):
     assert result.converged, result.message
     assert result.values.shape == result.residual_norms.shape == (k,)
     assert result.vectors.shape == (len(dense), k)
+    assert result.vectors.flags.c_contiguous
     assert result.values.dtype == result.vectors.dtype == np.float64
     assert (np.diff(size(result.values)) <= 0).all()
     # Residuals bound errors of eigenvalues; comparison with the largest ones

@@ -267,6 +267,7 @@ class TestLimits:
             (chebyshev, "max_iter", 1),
             (chebyshev, "max_degree", 1),
             (chebyshev, "n_buffer", 0),
+            (lanczos, "max_iter", 1),
             (lobpcg, "max_iter", 0),
             (dual, "max_iter", 0),
         ],

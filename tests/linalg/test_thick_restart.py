@@ -109,6 +109,8 @@ def test_goes_on_where_it_stopped(first, chunk):
     np.testing.assert_array_equal(again.leading(4), it.leading(4))
     assert it.run(to(1e-9, 4))  # at once
     assert it.n_products == again.n_products
+    with pytest.raises(ValueError, match="chunk must be an integer >= 1"):
+        it.run(to(1e-9, 4), chunk=0)
 
 
 def test_error_bounds_that_of_the_sum():

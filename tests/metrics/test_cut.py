@@ -65,7 +65,7 @@ def test_regularization_adds_a_constant_to_every_entry(convert):
     expected = trace_form(part + 0.3 * part.mean(), labels[kept])
     cut = normalized_cut_score(convert(W), labels, regularization=0.3)
     assert cut == pytest.approx(expected)
-    for bad in (-1, np.nan, np.inf):
+    for bad in (-1, np.nan, np.inf, None):
         with pytest.raises(ValueError, match="regularization must be a finite"):
             normalized_cut_score(convert(W), labels, regularization=bad)
 

@@ -145,6 +145,7 @@ LABELS = {"y_true": [0, 1, 1, 0]}
         ({"interval": 0.3}, "two numbers"),
         ({"interval": ("low", "high")}, "two numbers"),
         ({"given": "negative", **LABELS}, "given must be"),
+        ({"given": ["label"], **LABELS}, "given must be"),
         ({"given": "positive"}, "pass them as y_true"),
         ({"threshold": np.nan}, "must be a number, got nan"),
         ({"threshold": "0.5"}, "must be a number, got '0.5'"),

@@ -332,7 +332,7 @@ def maximise_dual(
         # Step 3: the next stage. Once the sample is solved to ten times the gap, all
         # rows take over, one stage back: the sample has few rows of small clusters, and
         # their prices are far off.
-        n_stages = int(loss > RELAXATION_GAP * bound and not stage.is_stuck)
+        n_stages = 1
         if is_sample and (stage.is_stuck or loss <= 10 * RELAXATION_GAP * bound):
             rows = every(1)
             is_sample, n_stages = False, -1

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._decorators import checked_call
 from scalefair._docs import documented
-from scalefair._entries import check_array
+from scalefair._entries import check_array, check_number
 from scalefair.cluster._assignment_dual import DualSolution
 from scalefair.cluster._assignment_problem import (
     MAX_GAP,
@@ -25,7 +25,7 @@ from scalefair.cluster._base import (
     stacked_groups,
     sums_of_groups,
 )
-from scalefair.cluster._share_bounds import ShareBounds, check_number, is_mixed
+from scalefair.cluster._share_bounds import ShareBounds, is_mixed
 from scalefair.kernels import single_blas_thread
 
 Array = NDArray[np.float64]
@@ -51,10 +51,11 @@ class FairAssignment:
         ``attributes="each"`` and for rows of different weights, of which it is the
         largest weight, in rows of average weight; so it is of expected rows.
     rounded : ndarray of shape (n_groups, n_centers), bool
-        Where the share itself is beyond the tolerance, by less than one row: clusters
-        in which no whole number, or none near, has a share within it.
+        Where the share itself is beyond the tolerance, by less than one row unless
+        `max_violation` says more: clusters in which no whole number, or none near, has
+        a share within it.
     n_moved : int
-        Rows that are not at a nearest centre.
+        Rows with weight that are not at a nearest centre.
     prices : ndarray of shape (n_groups, n_centers)
         Dual variables, of a row of each group, in sorted order, at each centre: every
         row is where its squared distance plus the price is least, ties as they come,
@@ -285,7 +286,8 @@ def assign_rows(
     message = "The nearest centres meet the bounds."
     solution = AssignmentSolution(nearest, no_prices, nearest_cost, message, None)
     counts = problem.count(nearest)
-    if bounds.excess(counts) > 0 or problem.sizes(nearest).min() < min_size:
+    # A single centre gets all rows, whatever the sum of their weights is rounded to.
+    if k > 1 and (bounds.excess(counts) > 0 or problem.sizes(nearest).min() < min_size):
         solution = problem.solve()
     # Step 3: what was reached.
     labels = solution.labels

@@ -131,7 +131,8 @@ def stored_neighbors(
     if not sparse.issparse(distances):  # zeros are distances, too
         entries = np.tile(np.arange(n), m), np.arange(0, m * n + 1, n)
         distances = sparse.csr_array((distances.ravel(), *entries), shape=(m, n))
-    graph = _without_loops(distances) if of_fit else sparse.csr_array(distances)
+    # A new matrix, which is sorted in place; its duplicates are summed.
+    graph = _without_loops(distances) if of_fit else sparse.coo_array(distances).tocsr()
     if (smallest := graph.data.min(initial=0)) < 0:
         raise ValueError(
             f"Negative values in data: the smallest distance is {smallest:g}."
@@ -157,9 +158,9 @@ def _transformed(X: Any, transformer: Any, rng: RandomState) -> NeighborsGraph:
     graph = _graph_by(transformer, transformer.fit_transform, X, (n, n))
     graph = _ones(_without_loops(graph))
     # The recall is that of Euclidean neighbours: others are not compared.
-    metric = getattr(transformer, "metric", None)
+    metric, p = (getattr(transformer, name, None) for name in ("metric", "p"))
     recall = None
-    if metric == "euclidean" or (metric == "minkowski" and transformer.p == 2):
+    if metric == "euclidean" or (metric == "minkowski" and p == 2):
         rows = _sample(n, rng)
         neighbors = [graph.indices[graph.indptr[i] : graph.indptr[i + 1]] for i in rows]
         sample = RecallSample.of(X, rows, max(indices.size for indices in neighbors))

@@ -14,6 +14,7 @@ from scalefair._docs import documented
 from scalefair._entries import (
     check_array,
     check_count,
+    check_number,
     check_random_state,
     check_sample_weight,
     equal_weight,
@@ -21,12 +22,7 @@ from scalefair._entries import (
 )
 from scalefair._membership import Membership
 from scalefair.cluster._base import checked_affinity, relative_weights
-from scalefair.cluster._share_bounds import (
-    ShareBounds,
-    check_number,
-    is_mixed,
-    smallest_size,
-)
+from scalefair.cluster._share_bounds import ShareBounds, is_mixed, smallest_size
 from scalefair.kernels import degrees_and_inner_weights, refine
 
 
@@ -116,8 +112,9 @@ def refine_partition(
     TypeError
         Unless there are groups or probabilities, not both.
     ValueError
-        If an argument does not fit, `W` is not a symmetric matrix of weights >= 0, a
-        node has no weight, or a cluster has no edges and there is no regularization.
+        If an argument does not fit, `W` is not a symmetric matrix of weights >= 0, or
+        has none; a node has no weight, or a cluster has no edges and there is no
+        regularization.
 
     See Also
     --------
@@ -139,7 +136,10 @@ def refine_partition(
     """
     # Step 1: the graph, the labels as numbers from 0, and the parameters.
     W, sensitive_features = graph_as_matrix(W, sensitive_features)
-    W = checked_affinity(sparse.csr_array(check_array(W, accept_sparse=True)))
+    W = check_array(W, accept_sparse=True, dtype=[np.float64, np.float32])
+    W = checked_affinity(sparse.csr_array(W))
+    if W.nnz == 0:
+        raise ValueError("The graph has no edges: no labels have a normalised cut.")
     n = W.shape[0]
     clusters, codes = encode_labels(labels, n)
     tolerance = check_number(tolerance, "tolerance")
@@ -240,11 +240,12 @@ def encode_labels(
 ) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
     """Check labels; return the clusters, sorted, and codes of the nodes."""
     values = np.asarray(labels)
-    is_whole = values.ndim == 1 and values.dtype.kind in "iu" and values.size > 0
-    if not is_whole or values.min() < 0 or values.size != n:
+    is_whole = values.shape == (n,) and values.dtype.kind in "iu"
+    if not is_whole or not 0 <= values.min() <= values.max() < 2**31:
         raise ValueError(
-            f"labels must be {n} integers >= 0, one per node, got {values.dtype} of "
-            f"shape {values.shape}. Leave out nodes without a cluster."
+            f"labels must be {n} integers from 0 to 2**31 - 1, one per node, got "
+            f"{values.dtype} of shape {values.shape}. Leave out nodes without a "
+            "cluster."
         )
     clusters, codes = np.unique(values, return_inverse=True)
     return clusters, codes.astype(np.int64)

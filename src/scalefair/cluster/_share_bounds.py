@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -33,14 +32,6 @@ def smallest_size(n: int, k: int) -> int:
 def is_mixed(groups: NDArray[Any]) -> bool:
     """Whether groups of rows are probabilities (n, h), not codes (n, n_attributes)."""
     return groups.dtype.kind == "f"
-
-
-def check_number(value: Any, name: str) -> float:
-    """Raise a ValueError unless a value is a finite number >= 0."""
-    is_number = isinstance(value, Real) and math.isfinite(value)
-    if not (is_number and value >= 0):
-        raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
-    return float(value)
 
 
 @dataclass(frozen=True)

@@ -196,12 +196,14 @@ def solve(
     return name, result
 
 
-def _add_counts(result: EigenResult, first: EigenResult) -> EigenResult:
-    """Add the counts of the solver that gave the start."""
+def _add_counts(
+    result: EigenResult, first: EigenResult, n_twice: int = 0
+) -> EigenResult:
+    """Add the counts of the solver that gave the start, but for some in both."""
     return replace(
         result,
-        n_products=result.n_products + first.n_products,
-        n_columns=result.n_columns + first.n_columns,
+        n_products=result.n_products + first.n_products - n_twice,
+        n_columns=result.n_columns + first.n_columns - n_twice,
         n_iter=result.n_iter + first.n_iter,
     )
 
@@ -322,7 +324,11 @@ def _chebyshev(
     operator = Projected(problem.affinity, problem.Q, constrained_value=bounds.lower)
     common["tol"] = options.tol
     result = chebyshev(operator, problem.k, X0=X0, **common)
-    return result if coarse is None else _add_counts(result, coarse)
+    if coarse is None:
+        return result
+    # Both have counted the bounds, unless they were dense: that is one product.
+    n_twice = min(len(bounds.nodes), coarse.n_products - 1)
+    return _add_counts(result, coarse, n_twice)
 
 
 def _lobpcg(problem: FairProblem, options: SolverOptions) -> EigenResult:

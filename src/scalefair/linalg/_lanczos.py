@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_random_state
+from scalefair._entries import check_count, check_random_state
 from scalefair._rounding import EPS
 from scalefair.linalg._base import (
     TEXTS,
@@ -84,9 +84,10 @@ def lanczos(
     """
     operator, _, deflated = base.as_problem(A, k, orthogonal_to=orthogonal_to)
     n = operator.shape[0]
+    max_iter = 10 * n if max_iter is None else max_iter
+    check_count("max_iter", max_iter, 1)
     if n - deflated.shape[1] <= max(40, 3 * k + 10):
         return base.dense_eigh(operator, k, orthogonal_to=deflated)
-    max_iter = 10 * n if max_iter is None else max_iter
     # 1. A run for k pairs, then runs for one each while a larger value is found.
     search = _DeflatedRuns(
         operator, deflated, tol, max_iter, check_random_state(random_state)
@@ -137,7 +138,7 @@ class _DeflatedRuns(BlockIteration):
                 break
             # The new pair replaces the smallest one.
             more = self.rayleigh_ritz(np.vstack([self.eigenvectors, run.leading(1)]))
-            pairs = more[0][:k], more[1][:, :k], more[2][:k]
+            pairs = more[0][:k], np.ascontiguousarray(more[1][:, :k]), more[2][:k]
         return pairs
 
     def none_above(self, value: float) -> Callable[[ThickRestartLanczos], bool]:

@@ -46,7 +46,6 @@ def lbfgs(
     ftol: float = 1e-4,
     gtol: float = 1e-3,
     max_iter: int = 1000,
-    n_pairs: int = 5,
     callback: Callable[[int, float], bool] | None = None,
 ) -> MinimizeResult:
     """Minimise a smooth function of the C-contiguous (n, k) block V, in place.
@@ -54,11 +53,11 @@ def lbfgs(
     Stops when a step lowers the value f by less than ``ftol * max(|f|, 1)``, no entry
     of the gradient exceeds `gtol`, ``callback(n_iter, value)`` returns True, or no step
     lowers the value: rounding level is reached, or the function is unbounded. The
-    memory holds `n_pairs` steps and gradient differences: ten saved no iteration.
+    memory holds five steps and gradient differences: ten saved no iteration.
     """
     # The two-loop recursion (Nocedal, Wright 2006, algorithm 7.4) on inner products
-    # (Chen, Wang, Zhou 2014). Besides V it needs 2 n_pairs + 4 blocks.
-    memory = _Memory(V.shape, n_pairs)
+    # (Chen, Wang, Zhou 2014). Besides V it needs 14 blocks.
+    memory = _Memory(V.shape, n_pairs=5)
     value = objective.start(V)
     objective.gradient(memory.gradient)
     memory.measure([])

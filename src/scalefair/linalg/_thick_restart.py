@@ -50,8 +50,8 @@ class ThickRestartLanczos:
     start : array-like of shape (n,)
         First vector, not zero.
     ncv : int or None, default=None
-        Vectors in the basis, ``k + 2 <= ncv`` unless ``ncv = n``; None takes
-        ``max(40, 3 k + 10)``, at most n. ``8 n ncv`` bytes.
+        Vectors in the basis, at most ``n - r``, if r are deflated, and ``k + 2 <= ncv``
+        if fewer; None takes ``max(40, 3 k + 10)``. ``8 n ncv`` bytes.
     kept : int or None, default=None
         Ritz vectors kept at a restart, ``k <= kept <= ncv - 2``; None takes `k` and a
         third of the others.
@@ -278,6 +278,7 @@ class ThickRestartLanczos:
             Whether the criterion is met: if not, the products are spent, or the basis
             fills the space and the pairs are exact.
         """
+        check_count("chunk", chunk, 1)
         # 1. The end: the criterion holds, the space is exhausted, or the products are
         #    spent. In the first call there are no Ritz pairs to look at yet.
         while not (self.values.size and done(self)):

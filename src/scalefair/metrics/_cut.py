@@ -10,7 +10,12 @@ from sklearn import get_config
 from sklearn.utils import gen_batches
 
 from scalefair._decorators import checked_call
-from scalefair._entries import canonical, graph_as_matrix, ignore_fp_warnings
+from scalefair._entries import (
+    canonical,
+    check_number,
+    graph_as_matrix,
+    ignore_fp_warnings,
+)
 from scalefair.metrics._balance import encode_clusters
 
 Array = NDArray[np.float64]
@@ -88,6 +93,7 @@ def normalized_cut_score(
     0.2857
     """
     W = _check_affinity(graph_as_matrix(W)[0])
+    regularization = check_number(regularization, "regularization")
     assigned, codes, weights, clusters = encode_clusters(labels, sample_weight)
     if len(assigned) != W.shape[0]:
         raise ValueError(
@@ -101,10 +107,6 @@ def normalized_cut_score(
     H = sparse.csc_array(entries, shape=(W.shape[0], clusters.shape[0]))
     with ignore_fp_warnings():  # volumes are checked below
         cut, volume = _cut_and_volume(W, H)
-    if not 0 <= regularization < np.inf:
-        raise ValueError(
-            f"regularization must be a finite number >= 0, got {regularization!r}."
-        )
     # 2. With regularization every node has an edge of weight tau / s to every node,
     # itself included, s the sum of all weights. A cluster of the size (sum of weights)
     # s_l gets the volume s_l s tau / s, of which s_l (s - s_l) tau / s is in the cut.

@@ -387,7 +387,7 @@ def partial_parity_gap(
     ):
         raise ValueError(f"threshold must be a number, got {threshold!r}.")
     if given is not None:
-        if given not in _KINDS:
+        if given not in [*_KINDS]:  # a list of names is not hashable
             raise ValueError(
                 f'given must be None, "positive" or "label", got {given!r}.'
             )

@@ -193,7 +193,7 @@ class IndicatorDescent:
         self.graph = W.indptr, W.indices, W.data, 1
         self.k, self.fairness_weight = problem.k, fairness_weight
         self.degrees, self.codes = problem.affinity.degrees, problem.groups
-        self.shares = np.bincount(self.codes) / problem.n
+        self.shares = problem.shares
 
     def totals(self, labels: Labels) -> tuple[Array, Array, Array]:
         """Weight inside, volume and group counts of each cluster."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -165,7 +166,10 @@ class UnifiedFairSpectralClustering(GraphComparator):
             connected_components="all",
             random_state=rng,
             **PAPERS_METHOD,
-        ).fit(W, sensitive_features=problem.groups.view(GroupCodes))
+        )
+        with warnings.catch_warnings():  # of parameters that this method does not have
+            warnings.simplefilter("ignore", UserWarning)
+            start.fit(W, sensitive_features=problem.groups.view(GroupCodes))
         state = Alternation(W, problem, self, start)
         history: list[float] = []
         converged = False
