@@ -18,12 +18,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from scalefair._decorators import GroupRequests, available_if, checked_call, fit_context
 from scalefair._docs import SHARED, documented
 from scalefair._entries import check_features
-from scalefair._groups import (
-    check_interval,
-    effective_sizes,
-    encode_groups,
-    known_codes,
-)
+from scalefair._groups import check_interval, encode_groups, known_codes
 from scalefair._messages import ROUTED
 from scalefair.metrics import null_parity_gap
 from scalefair.optimize import parity_isotonic_regression
@@ -319,12 +314,12 @@ class FairCalibratedClassifier(
         self._limits = result.fine_thresholds
         self._outputs = break_ties(result.values, result.fine_blocks)
         # For `null_gap` the variance of a group's mean, 1 / n_k, and its share of rows.
-        weights = is_compared * rows.weights
+        relative = rows.weights / rows.weights.max()  # no square is out of range
+        weights = is_compared * relative
         sums = np.array([np.bincount(rows.codes, w) for w in weights])
-        self._variances = 1 / np.array(
-            [effective_sizes(rows.codes, w) for w in weights]
-        )
-        self._shares = sums / rows.weights.sum()
+        squares = np.array([np.bincount(rows.codes, w) for w in weights**2])
+        self._variances = squares / sums**2
+        self._shares = sums / relative.sum()
         self.null_gap_ = self.null_gap(rows.n_rows)
 
     def _map_scores(self, scores: Array, codes: NDArray[np.integer]) -> Array:
