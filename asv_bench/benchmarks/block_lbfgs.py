@@ -8,7 +8,7 @@ same kernels for products and Gram matrices. scipy stops at the paper's toleranc
 import numpy as np
 from scipy.optimize import minimize
 
-from scalefair.kernels import block_gram, block_rotate, inner
+from scalefair.kernels import block_gram, block_multiply, inner
 from scalefair.linalg import spectral_bounds
 from scalefair.linalg._dual import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
@@ -40,7 +40,7 @@ class DualProblem:
             self.operator.apply(V, MV, shift=self.shift)
             values, S = np.linalg.eigh(block_gram(MV, MV))
             roots = np.sqrt(np.maximum(values, 1e-300))
-            block_rotate(MV, (S / roots) @ S.T)
+            block_multiply(MV, (S / roots) @ S.T, MV)
             self.operator.apply(MV, MH, shift=self.shift)
             return 0.5 * inner(V, V) - roots.sum(), (V - MH).ravel()
 

@@ -6,7 +6,6 @@ import pytest
 from scalefair.kernels import (
     block_gram,
     block_multiply,
-    block_rotate,
     block_subtract,
     deflate_rows,
     first_means,
@@ -60,7 +59,7 @@ def test_against_numpy_on_any_number_of_threads(n, dtype, same_bits):
         product, rotated, remainder = np.full_like(X, np.nan), X.copy(), X.copy()
         vectors, residuals = X.copy(), Y.copy()
         block_multiply(X, S, product)
-        block_rotate(rotated, S)
+        block_multiply(rotated, S, rotated)
         block_subtract(remainder, L, C)
         norms = rotate_ritz(vectors, residuals, S, values)
         return block_gram(X, L), norms, product, rotated, remainder, vectors, residuals

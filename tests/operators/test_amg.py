@@ -131,6 +131,7 @@ class TestBadInput:
         ("A", "message"),
         [
             (np.ones((3, 4)), r"square.*\(3, 4\)"),
+            (np.ones(3), r"square.*3,\)"),
             (sparse.csr_array((0, 0)), "no rows"),
             (np.diag([1.0, np.nan]), r"not finite, at row 1, column 1 \(nan\)"),
         ],
@@ -155,6 +156,11 @@ class TestBadInput:
 
 
 def test_the_coarse_degree_grows_with_the_dimension(graphs):
-    assert coarse_degree(graphs.path(1000)) < 2.5
+    W = graphs.path(1000)
+    assert coarse_degree(W) < 2.5
+    far = sparse.diags_array(np.ones(1000 - 500), offsets=500, shape=(1000, 1000))
+    stored = sparse.csr_array(W + far + far.T)
+    stored.data[np.abs(stored.tocoo().row - stored.tocoo().col) == 500] = 0
+    assert coarse_degree(stored) == coarse_degree(W)  # zeros are no edges
     assert 4 < coarse_degree(graphs.grid(40, 40)) < 8
     assert coarse_degree(graphs.complete(200)) == np.inf  # too few aggregates to tell

@@ -102,6 +102,8 @@ def test_agrees_with_the_definition(form, centering):
     np.testing.assert_allclose(operator @ V[:, 0], expected @ V[:, 0], atol=1e-13)
     products = operator.products(V[:, 0].copy(), np.full((3, N), np.nan))
     np.testing.assert_allclose(products, C @ V[:, 0], atol=1e-12)
+    by_columns = operator.products(V[:, 0].copy(), np.empty((3, N), order="F"))
+    np.testing.assert_array_equal(by_columns, products)
     one = operator.products(V[:, 0].copy(), np.full((1, N), np.nan), codes=[2])
     np.testing.assert_array_equal(one, products[2:])
     small = operator.compress(V)
@@ -195,6 +197,7 @@ def test_small_tables(m, n, h, scale, stored, centering):
         ({"weights": [1.0, np.nan]}, "finite, got nan for group 1"),
         ({"centering": "none"}, "centering"),
         ({"X": [1.0, 2.0, 3.0]}, "table"),
+        ({"X": sparse.coo_array(np.ones(3))}, "table"),
         ({"X": np.empty((0, 2))}, "rows and columns"),
         ({"X": [[0.0], [np.nan], [1.0]]}, r"NaN.*row 1, column 0 \(nan\)"),
         ({"X": sparse.csr_array([[0.0, 7], [0, np.nan], [1, 0]])}, "row 1, column 1"),
@@ -260,3 +263,10 @@ def test_kept_parts_tell_their_size(stored):
     X = stored(rows())
     part = coded_rows._code_part(X, random_codes())
     assert sizeof(part) >= (X.data.nbytes if sparse.issparse(X) else X.nbytes)
+
+
+def test_parts_that_were_converted_are_of_the_type_of_the_products():
+    X = in_parts(sparse.csr_array(np.round(rows()).astype(np.int8)))
+    operator = GroupCovariance(X, random_codes(), WEIGHTS, dtype=np.float32)
+    kept = operator._typed_rows._parts.gather()
+    assert {part.rows._X.dtype for part in kept} == {np.dtype(np.float32)}

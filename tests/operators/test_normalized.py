@@ -32,7 +32,12 @@ def test_refuses_degrees_out_of_the_range_of_single_precision(unit):
     W = unit * np.ones((3, 3))
     M = NormalizedOperator(W)
     np.testing.assert_allclose(matrix(M), 1 / 3, rtol=1e-14)
-    for make in (M.astype, lambda dtype: NormalizedOperator(W, dtype=dtype)):
+    path, weights = np.diag([1, 1], 1) + np.diag([1, 1], -1), [1e80, 1e-10, 1.0]
+    for make in (
+        M.astype,
+        lambda dtype: NormalizedOperator(W, dtype=dtype),
+        lambda dtype: NormalizedAffinity(path, sample_weight=weights, dtype=dtype),
+    ):
         with pytest.raises(ValueError, match="out of the range of float32: scale"):
             make(np.float32)
 
@@ -83,6 +88,8 @@ class TestBadInput:
     def test_not_square_or_complex(self, operator):
         with pytest.raises(ValueError, match=r"square.*\(3, 4\)"):
             operator(np.ones((3, 4)))
+        with pytest.raises(ValueError, match=r"square.*3,?\)"):
+            operator(np.ones(3))
         with pytest.raises(TypeError, match="real"):
             operator(np.ones((3, 3)) * 1j)
 

@@ -92,6 +92,7 @@ def test_several_attributes_lie_above_each_other(ax):
     for options, message in [
         ({"sensitive_features": frame.assign(age=1)}, "Column age .* only one group"),
         ({"sensitive_features": frame.assign(age=LABELS == -1)}, "4 groups of attrib"),
+        ({"sensitive_features": frame.set_axis(["g"] * 2, axis=1)}, "equal names"),
         ({"attributes": "both"}, 'attributes must be "joint" or "each"'),
     ]:
         with pytest.raises(ValueError, match=message):

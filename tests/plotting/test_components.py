@@ -296,6 +296,8 @@ def test_from_estimator(ax, centering):
     # Of other rows the point lies within.
     display = draw_fit(ax, model, *two_groups(seed=1), name="old")
     assert "old" in ax.get_title()
+    draw_fit(ax, model, X, GROUPS, name="plain PCA")
+    assert ax.get_title().count("plain PCA") == 2
     losses = display.best - display.fair_point
     assert (losses > 0).all()
     assert abs(losses[0] - losses[1]) > 1e-3

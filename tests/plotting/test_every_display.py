@@ -221,6 +221,9 @@ BAD_PARTS = {
         ({"clusters": []}, "got 2 groups and 0 clusters"),
         ({"population": [1.0]}, r"population must have shape \(2,\), got \(1,\)"),
         ({"proportions": [[0.5, 0.5]]}, r"proportions must have shape \(2, 2\)"),
+        ({"proportions": [[2, -1], [0.2, 0.8]]}, "proportions must be shares .* -1 to"),
+        ({"proportions": [[0, 0], [0.2, 0.8]]}, "proportions must be shares .* sum 0"),
+        ({"population": [0.3, 0.3]}, "population must be shares of groups"),
     ],
     FairnessAccuracyDisplay: [
         ({"error": {}, "unfairness": {}}, "same methods"),

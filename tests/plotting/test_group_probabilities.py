@@ -146,6 +146,8 @@ def test_what_is_shown_is_expected():
     np.testing.assert_allclose(proportions, group_proportions(LABELS, **options))
     np.testing.assert_allclose(population, P.mean())
     assert balance == pytest.approx(balance_score(LABELS, **options))
+    unknown = P[LABELS != 3].reindex(P.index)  # nothing is known of a cluster
+    assert len(draw("clusters", group_probabilities=unknown)[0]) == 3
     densities, ranges, gap = draw("densities", **options)
     edges = np.histogram_bin_edges(SCORES, 8)
     for density, name in zip(densities, NAMES, strict=True):

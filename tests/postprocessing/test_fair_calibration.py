@@ -141,8 +141,9 @@ def test_weights_are_repeated_rows():
     assert gap_of(weighted, weights=weights) == weighted.partial_parity_gap_
     # A row of weight three is less to go by than three rows.
     assert weighted.null_gap_ > model.null_gap_
-    doubled = fair(weights=2.0 * weights, **options)
-    assert doubled.null_gap_ == pytest.approx(weighted.null_gap_, rel=1e-12)
+    for unit in (2.0, 1e-170, 1e160):
+        other = fair(weights=unit * weights, **options)
+        assert other.null_gap_ == pytest.approx(weighted.null_gap_, rel=1e-12)
 
 
 def test_weights_go_to_the_estimator():

@@ -502,3 +502,8 @@ def test_noise_against_permutations():
     noise = layer_of(X, codes).noise(weight)
     assert noise.shape == (2, 3)
     np.testing.assert_allclose(noise**2, squares, rtol=0.15)
+    # Of equal outputs the variance is rounding, which may be negative.
+    for seed in range(20):
+        t = np.random.default_rng(seed).normal(size=50)
+        layer = layer_of(np.column_stack([t, 0.1 * t]), np.arange(50) % 2)
+        assert (layer.noise(np.array([[0.1, -1.0]])) < 1e-7).all()

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from scalefair.metrics import moment_gaps
-from scalefair.postprocessing._fit_data import refit_last_layer
+from scalefair.postprocessing._fit_data import _cross_validated_ridge, refit_last_layer
 from scalefair.streaming import GroupMoments
 
 
@@ -154,3 +154,10 @@ def test_ridge_by_generalised_cross_validation(distance, k):
     if distance == 1.0:  # no ridge is below that of least squares
         plain = refit(moments, old, "least_squares").weight
         np.testing.assert_allclose(expected, plain, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_rows", [200.0, 10.0, 1.0])
+def test_the_ridge_of_nothing_to_gain_is_large(n_rows):
+    """Also of 64 inputs and weighted rows that are effectively fewer."""
+    values = np.full(64, 10.0)
+    assert _cross_validated_ridge(values, 0 * values, 1.0, n_rows) == 1e7

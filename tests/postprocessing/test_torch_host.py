@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from scalefair.metrics import moment_gaps
 from scalefair.postprocessing import ExplainableSVDRegressor
+from scalefair.postprocessing._hosts import find_host
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -220,6 +221,15 @@ def test_modules_that_predict_nothing():
         assert model.mean_gap_after_ < model.mean_gap_before_
         with pytest.raises(ValueError, match="must return one tensor"):
             model.predict(X)
+    with pytest.raises(ValueError, match=r"max_distance compares .* one tensor"):
+        fair(Pair(nn.Linear(5, 2)).double(), max_distance=0.1)
+
+
+@pytest.mark.parametrize("new", [([[1e5]], None), ([[1.0]], [1e5])])
+def test_new_values_out_of_the_range_of_half_precision(new):
+    host = find_host(nn.Sequential(nn.Linear(1, 1)).half())
+    with pytest.raises(ValueError, match=r"of layer '0' .* not finite in torch"):
+        host.replaced({0: new})
 
 
 class Wrapper(RegressorMixin, BaseEstimator):

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from scalefair._groups import combinations
 from scalefair._messages import warn_user
 from scalefair.cluster._share_bounds import is_mixed
-from scalefair.kernels import block_gram, block_rotate, leading_eigh, long_blas_call
+from scalefair.kernels import block_gram, block_multiply, leading_eigh, long_blas_call
 from scalefair.linalg import (
     EigenResult,
     SpectralBounds,
@@ -378,7 +378,7 @@ def _admm(problem: FairProblem, options: SolverOptions) -> EigenResult:
     H = result.vectors
     T = block_gram(H, problem.affinity @ H)
     values, S = np.linalg.eigh((T + T.T) / 2)
-    block_rotate(H, S[:, ::-1])
+    block_multiply(H, S[:, ::-1], H)
     options.callback(problem.k if result.converged else 0, 0.0)
     return EigenResult(
         values=values[::-1],

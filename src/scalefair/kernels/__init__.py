@@ -29,7 +29,6 @@ from scalefair.kernels._block import (
     add_scaled,
     block_gram,
     block_multiply,
-    block_rotate,
     block_subtract,
     combine,
     deflate_rows,

@@ -46,11 +46,6 @@ def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
         return partial.sum(axis=0, dtype=np.float64)
 
 
-def block_rotate(X: FloatArray, S: FloatArray) -> None:
-    """Overwrite `X` with ``X @ S`` for a square matrix `S`."""
-    block_multiply(X, S, X)
-
-
 def block_multiply(X: FloatArray, S: FloatArray, out: FloatArray) -> None:
     """Overwrite `out`, which may be `X`, with ``X @ S``; C-contiguous, of one type.
 

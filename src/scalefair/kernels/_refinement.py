@@ -72,8 +72,8 @@ def refine(
     With sizes, `mixes` (n, n_kinds) may say what part of a node is of each kind, all or
     nothing in sum; the `kinds` are then all 0, and any two nodes may be exchanged.
     `totals` are the counts (n_kinds, k), the volumes (k,) and the inner weights (k,).
-    A node moves only if the cluster that it leaves keeps `min_size`, and the counts of
-    both clusters stay less than 1 outside the lower and upper `bounds` (n_kinds,) times
+    Nodes move only if a cluster that shrinks keeps `min_size`, and the counts of both
+    clusters stay less than 1 outside the lower and upper `bounds` (n_kinds,) times
     their sizes. To exchange two nodes of a kind and size changes no count.
 
     Passes visit the nodes in `order`. The first two visit all: the first one fills the
@@ -143,10 +143,9 @@ def refine(
                 + inner_with / (volumes[b] + degrees[i])
                 - before
             )
-            is_better = gain > best_gain and size_without >= min_size
             # The test of the bounds comes last: it is needed for few moves.
-            if is_better and _fits(
-                counts, sizes, bounds, node_sizes, mixes, s, i, -1, a, b
+            if gain > best_gain and _fits(
+                counts, sizes, bounds, min_size, node_sizes, mixes, s, i, -1, a, b
             ):
                 best_gain, best_cluster, best_partner = gain, b, -1
             for c in range(N_PARTNERS):
@@ -162,7 +161,7 @@ def refine(
                     edges, nodes, node_sizes, clusters, links, i, j
                 )
                 if exchange_gain > best_gain and _fits(
-                    counts, sizes, bounds, node_sizes, mixes, s, i, j, a, b
+                    counts, sizes, bounds, min_size, node_sizes, mixes, s, i, j, a, b
                 ):
                     best_gain, best_cluster, best_partner = exchange_gain, b, j
             # Offer the node for exchanges, also where it may not move by itself.
@@ -277,15 +276,20 @@ def _exchange(edges, nodes, node_sizes, clusters, links, i, j):
 
 
 @cached_njit(nogil=True)
-def _fits(counts, sizes, bounds, node_sizes, mixes, s, i, j, a, b):
-    """Whether counts stay less than 1 outside the bounds if i goes to b, j to a.
+def _fits(counts, sizes, bounds, min_size, node_sizes, mixes, s, i, j, a, b):
+    """Whether sizes and counts stay within the bounds if i goes to b, j to a.
 
     For j = -1 nothing goes to a. The size of each cluster changes, and with it the
-    bounds of all kinds; of mixes it is that of the parts of known kinds.
+    bounds of all kinds; of mixes it is that of the parts of known kinds. Counts may be
+    less than 1 outside.
     """
+    loss = _size(node_sizes, i) - (0 if j < 0 else _size(node_sizes, j))
     # To exchange nodes of one kind and size changes no count and no bound.
-    if j >= 0 and mixes is None and _size(node_sizes, i) == _size(node_sizes, j):
+    if loss == 0 and mixes is None:
         return True
+    smaller = sizes[a] - loss if loss > 0 else sizes[b] + loss
+    if loss != 0 and smaller < min_size:
+        return False
     # Bounds are shares of a cluster's size: lower size - 1 < count < upper size + 1.
     lower, upper = bounds
     n_kinds, moved = counts.shape[0], 0.0

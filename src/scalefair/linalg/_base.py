@@ -20,7 +20,7 @@ from scalefair._entries import (
 )
 from scalefair.kernels import (
     block_gram,
-    block_rotate,
+    block_multiply,
     block_subtract,
     leading_eigh,
     long_blas_call,
@@ -287,7 +287,7 @@ def orthonormalize(
         # shorter than 1, and the next pass divides again.
         floor = m * epsilon * values[-1]
         S = vectors / np.sqrt(np.maximum(values, floor)) / norms[:, None]
-        block_rotate(X, S)
+        block_multiply(X, S, X)
         # Largest norm of the rotation's rounding errors. A column of D S has a norm of
         # at most floor^-1/2. Its product with the m unit columns X D^-1 errs by epsilon
         # times the sum of its moduli: at most epsilon (m / floor)^1/2, which is

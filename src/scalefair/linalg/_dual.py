@@ -295,4 +295,4 @@ def polar(Z: Array, root: InverseRoot, out: Array) -> None:
         if root.condition < 1e3:  # three digits are lost, which is good enough
             break
         root = inverse_root(kernels.block_gram(out, out))
-        kernels.block_rotate(out, root.matrix)
+        kernels.block_multiply(out, root.matrix, out)

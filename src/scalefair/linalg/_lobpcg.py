@@ -232,8 +232,8 @@ class _SearchSubspace(BlockIteration):
         AX = self._product(X)
         H = kernels.block_gram(X, AX)
         self.values, S = base.eigh_descending(H)
-        kernels.block_rotate(X, S)
-        kernels.block_rotate(AX, S)
+        kernels.block_multiply(X, S, X)
+        kernels.block_multiply(AX, S, AX)
         self.basis, self.image = X, AX
         self.projected = np.diag(self.values)
         self.measured = True

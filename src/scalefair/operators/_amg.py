@@ -196,7 +196,7 @@ def coarse_degree(A: Any) -> float:
 
 def _as_matrix(A: Any) -> sparse.csr_array:
     A = sparse.csr_array(A)
-    if A.shape[0] != A.shape[1]:
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
         raise ValueError(f"The matrix must be square, got shape {A.shape}.")
     if A.shape[0] == 0:
         raise ValueError("The matrix has no rows.")
@@ -204,6 +204,7 @@ def _as_matrix(A: Any) -> sparse.csr_array:
         raise TypeError("The matrix must be real, got complex numbers.")
     A = A.astype(np.float64)
     check_stored(A, A.data)
+    A.eliminate_zeros()  # they are no edges
     return A
 
 

@@ -28,9 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg.blas import daxpy
 
-from scalefair._entries import ignore_fp_warnings, refuse_entries
+from scalefair._entries import ignore_fp_warnings, real_type, refuse_entries
 from scalefair._memory import array_bytes
 from scalefair.kernels import (
     block_gram,
@@ -260,7 +259,7 @@ class SparseRows:
         shift = float(centre @ v)
         sums = csr_normal_product(*csr, shift, v, partial, weights)
         partial.sum(axis=0, out=out)
-        daxpy(centre, out, a=-sums.sum())
+        out -= sums.sum() * centre
 
     def _sorted(self, code: int) -> _SortedRows:
         """Copy of the rows of a code, sorted by length: branches are then predicted."""
@@ -359,7 +358,7 @@ class DistributedRows:
         self, rows: PartitionedRows, codes: Parts, n_codes: int, weights: Parts | None
     ) -> None:
         self._n_codes = n_codes
-        self._is_sparse, self._dtype = rows.is_sparse, rows.dtype
+        self._is_sparse, self._dtype = rows.is_sparse, np.dtype(real_type(rows.dtype))
         self._cuts = rows.starts[1:]  # where columns of all rows are cut
         # Each part takes its codes, and weights, and answers the products.
         columns = [codes] if weights is None else [codes, weights]

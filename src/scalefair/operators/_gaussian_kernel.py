@@ -21,7 +21,7 @@ from scalefair._entries import (
 from scalefair._rounding import ROUNDING
 from scalefair.kernels import (
     block_gram,
-    block_rotate,
+    block_multiply,
     block_subtract,
     rbf_columns,
     rbf_matmat,
@@ -322,7 +322,7 @@ def _pivoted_cholesky(
         # diagonal falls by their squares.
         for rows, columns in _kernel_columns(tiles, n, points[drawn]):
             block_subtract(columns, np.ascontiguousarray(Z[rows, :rank]), Z_drawn.T)
-            block_rotate(columns, whitening)
+            block_multiply(columns, whitening, columns)
             Z[rows, rank : rank + n_pivots] = columns[:, :n_pivots]
             diagonal[rows] -= np.square(columns).sum(axis=1)
         np.maximum(diagonal, 0, out=diagonal)  # rounding

@@ -315,12 +315,9 @@ class GroupCovariance(TypedOperator):
 
 def _check_rows(X: Any) -> Any:
     """Table of float32 or float64; copied only if it has another type."""
-    if sparse.issparse(X):
-        X = sparse.csr_array(X)
-    else:
-        X = np.asarray(X)
-        if X.ndim != 2:
-            raise ValueError(f"X must be a table of rows, got shape {X.shape}.")
+    X = sparse.csr_array(X) if sparse.issparse(X) else np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"X must be a table of rows, got shape {X.shape}.")
     if np.iscomplexobj(X):
         raise TypeError("X must be real, got complex numbers.")
     if 0 in X.shape:

@@ -100,6 +100,19 @@ class _Normalized(TypedOperator):
         """Degrees divided by weights: products depend on this quotient alone."""
         return self.degrees if self.weights is None else self.degrees / self.weights
 
+    def _typed_scale(self, scale: Array) -> np.ndarray:
+        """Scale in the type of the products, in whose range it must be."""
+        with ignore_fp_warnings():
+            typed: np.ndarray = scale.astype(self.dtype)
+        if not (all_finite(typed) and typed.all()):
+            low, high = self._lumped.min(), self._lumped.max()
+            raise ValueError(
+                f"The degrees (divided by sample_weight, if any), {low:.1e} to "
+                f"{high:.1e}, are out of the range of {self.dtype}: scale the affinity "
+                "or the weights, or use float64."
+            )
+        return typed
+
     def _set_constant(self) -> None:
         """Set c, in the type of the products: the constant adds ``c c^T``."""
         c = np.sqrt(self.tau / self.n_copies / self._lumped)  # at most sqrt(w_i / n)
@@ -221,7 +234,7 @@ class NormalizedAffinity(_Normalized):
             self._data = self._data.astype(self.dtype, copy=False)
         else:
             self._data = np.ones(1, self.dtype)
-            self._scale = np.sqrt(self._weight / self._lumped).astype(self.dtype)
+            self._scale = self._typed_scale(np.sqrt(self._weight / self._lumped))
         self._workspace: np.ndarray | None = None
         self._set_constant()
 
@@ -311,15 +324,8 @@ class NormalizedOperator(_Normalized):
     def _set_type(self) -> None:
         if self.W.dtype != self.dtype and hasattr(self.W, "astype"):
             self.W = self.W.astype(self.dtype)
-        with ignore_fp_warnings():
-            self._scale = self.inv_sqrt_degrees.astype(self.dtype)[:, None]
-            self._inverse_scale = np.sqrt(self._lumped).astype(self.dtype)[:, None]
-        if not (all_finite(self._scale) and all_finite(self._inverse_scale)):
-            raise ValueError(
-                f"The degrees, {self.degrees.min():.1e} to {self.degrees.max():.1e}, "
-                f"are out of the range of {self.dtype}: scale the affinity, or use "
-                "float64."
-            )
+        self._scale = self._typed_scale(self.inv_sqrt_degrees)[:, None]
+        self._inverse_scale = self._typed_scale(np.sqrt(self._lumped))[:, None]
         self._set_constant()
 
     def _apply(
@@ -370,7 +376,7 @@ def _check_symmetry(probes: Array, products: Array, real: type) -> None:
 
 
 def _check_square_and_real(W: Any) -> None:
-    if W.shape[0] != W.shape[1]:
+    if W.ndim != 2 or W.shape[0] != W.shape[1]:
         raise ValueError(f"An affinity must be square, got shape {W.shape}.")
     if np.issubdtype(W.dtype, np.complexfloating):
         raise TypeError("An affinity must be real, got complex numbers.")

@@ -107,10 +107,20 @@ class ClusterCompositionDisplay:
             proportions, "proportions", (n_clusters, n_groups)
         )
         self.population = _inputs.as_array(population, "population", (n_groups,))
+        starts = np.cumsum([0, *sizes[:-1]])
+        for part in ("proportions", "population"):
+            shares = np.atleast_2d(getattr(self, part))
+            totals = np.add.reduceat(shares, starts, axis=1)
+            # Shares of a table may be rounded.
+            if (shares < 0).any() or (np.abs(totals - 1) > 0.05).any():
+                raise ValueError(
+                    f"{part} must be shares of groups, none negative, that add up to 1 "
+                    f"for each cluster and attribute, got {shares.min():g} to "
+                    f"{shares.max():g}, in sum {totals.min():g} to {totals.max():g}."
+                )
         # 2. The balance of a cluster, smallest over largest share of an attribute's
         # groups, is the lowest of the attributes.
         if average_balance is None:
-            starts = np.cumsum([0, *sizes[:-1]])
             smallest = np.minimum.reduceat(self.proportions, starts, axis=1)
             largest = np.maximum.reduceat(self.proportions, starts, axis=1)
             average_balance = float((smallest / largest).min(axis=1).mean())
@@ -137,7 +147,8 @@ class ClusterCompositionDisplay:
         Parameters
         ----------
         labels : array-like of shape (n_samples,)
-            Cluster of each sample. Samples labelled -1 are left out.
+            Cluster of each sample. Samples labelled -1 are left out, and clusters of
+            which no group is known.
         %(sensitive_features)s
         %(group_probabilities)s
         %(sample_weight)s
@@ -170,16 +181,19 @@ class ClusterCompositionDisplay:
             for codes in (labels, np.where(is_assigned, 0, -1))
         )
         entries, compared = members.take(is_assigned), members.compared
-        present = {
-            attribute: groups[np.unique(codes[entries])]
-            for attribute, groups, codes in compared
-        }
-        sizes = {attribute: len(groups) for attribute, groups in present.items()}
+        present = [groups[np.unique(codes[entries])] for _, groups, codes in compared]
+        names = [attribute.name for attribute in compared]
+        sizes = dict(zip(names, map(len, present), strict=True))
+        if len(sizes) < len(names):
+            raise ValueError(
+                f"Columns of sensitive_features have equal names, {names}: rename them."
+            )
+        is_known = ~np.isnan(proportions).any(axis=1)
         display = cls(
-            proportions,
+            proportions[is_known],
             population=population[0],
-            clusters=np.unique(labels[is_assigned]),
-            groups=np.concatenate([g.astype(object) for g in present.values()]),
+            clusters=np.unique(labels[is_assigned])[is_known],
+            groups=np.concatenate([groups.astype(object) for groups in present]),
             name=name,
             attributes=sizes if len(compared) > 1 else None,
         )

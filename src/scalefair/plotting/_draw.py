@@ -43,7 +43,6 @@ TEXTS = {
     "plot": f"Parameters\n----------\n{_DRAWING}",
     "ax": _AX,
     "legend": f"legend{_LEGEND}",
-    "drawn": _DRAWN,
     "sensitive_features": """\
 sensitive_features : array-like of shape (n_samples,) or (n_samples, k), default=None
     Group of each row, without missing values; of k columns each combination that

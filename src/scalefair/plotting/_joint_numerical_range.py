@@ -326,10 +326,10 @@ class JointNumericalRangeDisplay:
             axis.get_major_locator().set_params(nbins=5)
             self._draw_loss_axis(ax, g, names[g], float(high[g] - low[g]))
         # The title has the larger loss of each point.
-        points = {self.name: self.fair_point, "plain PCA": self.plain_point}
+        points = (self.name, self.fair_point), ("plain PCA", self.plain_point)
         losses = ", ".join(
             f"{_draw.literal(name)} {self._largest_loss(point):.3g}"
-            for name, point in points.items()
+            for name, point in points
             if point is not None
         )
         _draw.title(ax, f"largest loss: {losses}")

@@ -356,7 +356,12 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
         try:
             self._one_prediction = np.asarray(np.asarray(host.outputs(few_rows))[0])
             has_predictions = True
-        except ValueError:
+        except ValueError as error:
+            if self.max_distance is not None:
+                raise ValueError(
+                    "max_distance compares predictions, which this model does not "
+                    f"give: leave it out. {error}"
+                ) from error
             self._one_prediction, has_predictions = np.zeros(()), False
         gathered = membership.gathered()
         change = ModelChange(

@@ -314,11 +314,12 @@ class FairCalibratedClassifier(
         self._limits = result.fine_thresholds
         self._outputs = break_ties(result.values, result.fine_blocks)
         # For `null_gap` the variance of a group's mean, 1 / n_k, and its share of rows.
-        weights = is_compared * rows.weights
+        relative = rows.weights / rows.weights.max()  # no square is out of range
+        weights = is_compared * relative
         sums = np.array([np.bincount(rows.codes, w) for w in weights])
         squares = np.array([np.bincount(rows.codes, w) for w in weights**2])
         self._variances = squares / sums**2
-        self._shares = sums / rows.weights.sum()
+        self._shares = sums / relative.sum()
         self.null_gap_ = self.null_gap(rows.n_rows)
 
     def _map_scores(self, scores: Array, codes: NDArray[np.integer]) -> Array:

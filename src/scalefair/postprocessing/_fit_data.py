@@ -405,11 +405,14 @@ def _cross_validated_ridge(
     """
     # Minimise RSS / (N - 1 - df)^2 over ten ridges a decade, where s_i is
     # v_i / (v_i + ridge), df = sum_i s_i (1 more for the bias), and
-    # RSS = residual - sum_i (2 - s_i) c_i / (v_i + ridge).
-    ridges = np.geomspace(MIN_RIDGE, 1e6, 81)[:, None] * (float(values.mean()) or 1.0)
+    # RSS = residual - sum_i (2 - s_i) c_i / (v_i + ridge). Of weighted rows N may be
+    # below 1 + df: nothing is left to tell the error, so that it counts as infinite.
+    ridges = np.geomspace(1e6, MIN_RIDGE, 81)[:, None] * (float(values.mean()) or 1.0)
     shrinkage = values / (values + ridges)
     residuals = residual - ((2 - shrinkage) * squares / (values + ridges)).sum(axis=1)
-    errors = residuals / (n_rows - 1 - shrinkage.sum(axis=1)) ** 2
+    freedom = n_rows - 1 - shrinkage.sum(axis=1)
+    errors = np.full(len(ridges), np.inf)
+    np.divide(residuals, freedom**2, out=errors, where=freedom > 0)
     return float(ridges[np.argmin(errors), 0])
 
 

@@ -189,7 +189,7 @@ class LayerMoments:
         W = _compressed(weight)
         n_rows, n = float(self.sizes.sum()), self.sizes[self.pairs].T
         K = W @ self.within @ W.T * (n_rows / max(n_rows - len(self.sizes), 1.0))
-        trace = float(np.trace(K))
+        trace = max(float(np.trace(K)), 0.0)  # rounding may be negative
         variances = [[trace], [trace**2 + float((K * K).sum())]]
         squares = np.where((n > 1).all(axis=0), (1 / n).sum(axis=0) * variances, np.inf)
         return np.asarray(np.sqrt(squares))

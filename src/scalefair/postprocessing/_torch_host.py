@@ -159,13 +159,24 @@ class TorchHost(LayerHost):
                 )
         # 2. Copy the new values, in the type and to the device of the old ones.
         shape, dtype = self.shape(layer), _numpy_type(linear.weight.dtype)
+
+        def convert(part: str, values: ArrayLike, shape: tuple[int, ...]) -> Any:
+            """Tensor of the new values, which may be too large for half precision."""
+            subject = f"{part} of layer {name!r}"
+            new = check_new_values(subject, values, shape, dtype)
+            tensor = torch.from_numpy(new).to(linear.weight)
+            if not tensor.isfinite().all():
+                raise ValueError(
+                    f"The new {subject} has entries that are not finite in "
+                    f"{tensor.dtype}: convert the module by .float()."
+                )
+            return tensor
+
         with torch.no_grad():
-            new = check_new_values(f"weight of layer {name!r}", weight, shape, dtype)
-            linear.weight.copy_(torch.from_numpy(new))
+            linear.weight.copy_(convert("weight", weight, shape))
             if bias is None:
                 return
-            new = check_new_values(f"bias of layer {name!r}", bias, shape[:1], dtype)
-            values = torch.from_numpy(new).to(linear.weight)
+            values = convert("bias", bias, shape[:1])
             if linear.bias is None:
                 linear.bias = torch.nn.Parameter(values)
             else:

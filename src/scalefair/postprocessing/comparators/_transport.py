@@ -379,7 +379,7 @@ def _mean_map(source: Array, target: Array, centers: Array) -> Array:
 
 
 def solve_parity_program(
-    distributions: Array, shares: Array, tolerance: float = 0.0
+    distributions: Array, shares: Array, tolerance: float
 ) -> tuple[Array, Array, float]:
     """Move distributions r_g (G, k) on k bins so that they differ little, at low cost.
 
