@@ -257,9 +257,6 @@ def test_methods_of_two_groups_take_two_combinations(name):
         TWO_GROUP_TAKERS[name](PEOPLE)
 
 
-# Rows in parts.
-
-
 def delayed(table, cuts=(0, 30, 30, M)):
     slices = [slice(a, b) for a, b in pairwise(cuts)]
     return [dask.delayed(table[part]) for part in slices]

@@ -155,9 +155,6 @@ def test_input_and_global_random_state_are_untouched(estimator, planted):
     np.testing.assert_array_equal(state, np.random.get_state()[1])  # noqa: NPY002
 
 
-# --- Components -------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def islands():
     """Two cliques, a triangle and two isolated nodes, in that order."""
@@ -185,9 +182,6 @@ def test_components(estimator, islands):
     components = np.repeat([0, 1, 2], [16, 15, 3])
     assert adjusted_rand_score(components, model.labels_[:34]) == 1
     assert (model.labels_[34:] == -1).all()
-
-
-# --- Rows of features -------------------------------------------------------------
 
 
 @every
@@ -220,9 +214,6 @@ def test_float32_affinity_is_symmetric_to_float32_rounding(estimator):
     W = fit(estimator, noisy.astype(np.float32), groups, 3).affinity_matrix_
     assert abs(W - W.T).max() == 0
     np.testing.assert_allclose(W.toarray(), K, rtol=1e-5)
-
-
-# --- Bad input --------------------------------------------------------------------
 
 
 @every

@@ -185,9 +185,6 @@ def test_input_formats_agree(planted):
     assert parts.nnz == 4 * W.nnz
 
 
-# --- Errors and warnings -----------------------------------------------------
-
-
 @pytest.mark.parametrize("solver", ["auto", "chebyshev", "dual"])
 def test_one_cluster_many_and_too_many(solver, graphs):
     W, groups = graphs.path(30), {"sensitive_features": np.arange(30) % 4}
@@ -223,9 +220,6 @@ def test_no_convergence_is_said(solver, graphs):
     np.testing.assert_allclose(
         model.embedding_.T @ model.embedding_, np.eye(8), atol=1e-10
     )
-
-
-# --- Several attributes, each by itself ---------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -289,9 +283,6 @@ def test_attributes_that_are_refused(people):
         fit_each(W, groups.assign(same=1))
     with pytest.raises(ValueError, match="n_clusters"):
         fit_each(np.ones((4, 4)), [[0, 0], [0, 1], [1, 0], [1, 1]])
-
-
-# --- scikit-learn's conventions ----------------------------------------------
 
 
 def _recorded(event):

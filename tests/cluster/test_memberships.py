@@ -79,9 +79,6 @@ def kmeans(X, groups, weights=None, **options):
     return FairKMeans(3, random_state=0, **options).fit(X, **of(groups, weights))
 
 
-# --- Weighted nodes are repeated nodes --------------------------------------------
-
-
 def in_blocks(W):
     return [dask.delayed(W[:100]), dask.delayed(W[100:])]
 
@@ -157,9 +154,6 @@ def test_one_hot_is_hard(planted, blobs):
         )
         with pytest.raises(TypeError, match="got both"):
             fit(group_probabilities=frame, sensitive_features=names)
-
-
-# --- What changes nothing ---------------------------------------------------------
 
 
 def assigned(X, groups, weights=None):
@@ -258,9 +252,6 @@ def test_rows_without_weight_are_predicted(planted, blobs):
     )
 
 
-# --- Weighted shares --------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -298,9 +289,6 @@ def test_kmeans_by_weights(shares, blobs, name, options, request, monkeypatch):
         kmeans(X, hard, np.where(hard, 9.0, 1.0), min_balance=0.5)
 
 
-# --- Refinement -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "regularization", "tolerance"),
     [("planted", 0.0, 0.2), ("planted", 0.3, 0.0), ("soft", 0.3, 0.1)],
@@ -329,9 +317,6 @@ def test_refinement_of_repeated_nodes(shares, name, regularization, tolerance, r
         for labels in (np.arange(300) % 3, result.labels)
     )
     assert after <= max(before, 1)
-
-
-# --- New nodes --------------------------------------------------------------------
 
 
 def test_new_nodes(planted, soft):
@@ -373,9 +358,6 @@ def test_groups_that_only_nodes_left_out_may_be_of(soft):
     P = np.where(np.arange(300)[:, None] > 0, [1.0, 0], [0, 1])
     with pytest.raises(ValueError, match="only one group among the clustered"):
         spectral(graph, P, **options)
-
-
-# --- Bad weights and probabilities ------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,6 @@ class Made(BaseEstimator):
         return self.change(sparse.csr_array((len(X), len(X))))
 
 
-# --- What is found -----------------------------------------------------------------
-
-
 @pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 def test_exact_is_the_default_for_few_rows(blobs):
     model = fit(blobs)
@@ -142,9 +139,6 @@ def test_ties_are_hits():
     assert fit(X, neighbors=Ranks(20, 30)).neighbors_recall_ == pytest.approx(0.9)
 
 
-# --- A graph of distances ----------------------------------------------------------
-
-
 def stored(X, n_neighbors=14):
     return KNeighborsTransformer(n_neighbors=n_neighbors).fit_transform(X)
 
@@ -173,9 +167,6 @@ def test_same_graph_as_scikit_learn(blobs):
     W = peer.affinity_matrix_.toarray()  # the row itself is one of its seven
     np.fill_diagonal(W, 0)
     np.testing.assert_array_equal(model.affinity_matrix_.toarray(), W)
-
-
-# --- Approximate neighbours --------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -293,8 +284,6 @@ def test_without_faiss(blobs, monkeypatch):
     with pytest.raises(ImportError, match=r'pip install "scalefair\[neighbors\]"'):
         fit(blobs, neighbors="approximate")
 
-
-# --- Bad input ---------------------------------------------------------------------
 
 PRECOMPUTED = {"affinity": "precomputed_nearest_neighbors"}
 

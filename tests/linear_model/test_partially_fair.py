@@ -231,9 +231,6 @@ def test_bad_kappas(rows, kappas):
         partial_fairness_path(X, y, sensitive_features=group, kappas=kappas)
 
 
-# Choice by cross-validation
-
-
 def search_of(floor):
     estimator = classifier(n_thresholds=4, tol=5e-3)
     return PartiallyFairClassifierCV([0.02, 0.5], floor, estimator=estimator, cv=2)

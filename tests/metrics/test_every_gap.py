@@ -130,9 +130,6 @@ def test_negative_rows_are_needed_where_they_are_compared(gap):
         measure(gap, *rows.values())
 
 
-# -- Pairwise gaps ------------------------------------------------------------------
-
-
 def chance(upper, lower):
     """Chance that a score of the first outranks one of the second, pair by pair."""
     wins = sum((a > b) + 0.5 * (a == b) for a, b in product(upper, lower))

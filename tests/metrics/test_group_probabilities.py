@@ -143,9 +143,6 @@ def test_what_is_refused(name):
             measure(name, group_probabilities=P, sample_weight=only_a)
 
 
-# -- Against the definitions -----------------------------------------------------------
-
-
 def brute_force(A, scores, interval, thresholds=None):
     """Largest difference between groups at any threshold; A has columns of weights."""
     low, high = interval
@@ -212,9 +209,6 @@ def test_a_cluster_of_which_nothing_is_known():
         balance_score(labels, group_probabilities=table)
 
 
-# -- What probabilities may promise ----------------------------------------------------
-
-
 def joint_law(rng, n_z=40):
     """Weights of all (z, group, score), P(group | z), and scores that follow `z`."""
     p_z = rng.dirichlet(np.ones(n_z))
@@ -278,9 +272,6 @@ def test_unmixed_scores_that_are_equal_or_infinite():
     assert unmixed_parity_gap(scores, group_probabilities=P) == finite
 
 
-# -- Gap by chance ---------------------------------------------------------------------
-
-
 def test_sizes_or_probabilities():
     for options in ({}, {"group_sizes": [9, 9], "group_probabilities": P}):
         with pytest.raises(
@@ -294,9 +285,6 @@ def test_sizes_or_probabilities():
     # The same group twice has no gap; it is the root of a singular matrix.
     halves = pd.DataFrame({"a": np.full(50, 0.5), "b": 0.5})
     assert null_parity_gap(group_probabilities=halves) < 1e-6
-
-
-# -- Groups with holes -----------------------------------------------------------------
 
 
 HOLES = {

@@ -156,9 +156,6 @@ def test_bad_options(options, message):
         partial_parity_gap([1.0, 2.0, 3.0, 4.0], **rows, **options)
 
 
-# -- Gap by chance -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("sizes", "interval"),
     [((2000, 100), (0.0, 1.0)), ((300, 300, 150, 150, 60), (0.05, 0.3))],

@@ -222,9 +222,6 @@ def test_bad_blocks_and_weights():
         GroupCovariance(1j * np.eye(3), [0, 1, 1], [1.0, 1.0])
 
 
-# --- Rows in parts ---------------------------------------------------------------
-
-
 def test_a_group_without_rows():
     X, codes = in_parts(rows()), random_codes()
     _, parts = X.encode(codes, name="codes", noun="code")

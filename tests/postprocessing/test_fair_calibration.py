@@ -440,8 +440,6 @@ def test_bad_rows_of_predict(rows, groups, message):
         fair(LogisticRegression()).predict(rows, sensitive_features=groups)
 
 
-# Rows of one label: equal opportunity and equalized odds
-
 MANY = table(1500)
 
 

@@ -343,8 +343,6 @@ def test_the_estimator_must_come_fitted():
             fair(MLPRegressor(), rows, prefit=True)
 
 
-# Calibrated classifiers
-
 LABELS = np.where(X[:, 0] + np.cos(7.0 * np.arange(M)) > 1.0, "yes", "no")
 GROUPS = np.array(["f", "m"])[CODES]
 WEIGHTS = np.random.default_rng(2).integers(0, 3, M)

@@ -102,8 +102,6 @@ def test_weights_go_to_the_estimators_fit():
     assert fair(WEIGHTS, estimator=pipeline.fit(X, Y)).layer_ == 0
 
 
-# Groups that are known as probabilities
-
 P = 0.8 * np.eye(2)[CODES] + 0.2 * RNG.dirichlet([1, 1], M)
 P[::7] = P[-3:] = 0.0  # nothing is known, of the last rows either
 P = pd.DataFrame(P, columns=["a", "b"])
@@ -209,9 +207,6 @@ def test_what_is_said_of_groups_is_expected():
     residuals = A.sum(axis=1) @ (Y - model.predict(X)) / A.sum()
     assert residuals == pytest.approx(0, abs=1e-9)
     assert model.ks_after_ < model.ks_before_
-
-
-# Classifiers: chains of weighted entries
 
 
 LABELS = (X @ [1.0, 0.5, 1.0, 1.0] + RNG.standard_normal(M) > 1).astype(int)

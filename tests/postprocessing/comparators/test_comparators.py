@@ -196,9 +196,6 @@ def test_bad_predictions(comparator, predict, message):
         _fair(comparator(inner, prefit=True), targets=None)
 
 
-# The maps.
-
-
 def _fitted(comparator, scores, groups, **options):
     options = {"random_state": 0, "group_predictor": False, **options}
     model = comparator(_First(), **options)
@@ -231,9 +228,6 @@ def _ks(a, b):
 def _distance(outputs, groups):
     parts = [outputs[groups == g] for g in np.unique(groups)]
     return max(_ks(a, b) for a in parts for b in parts)
-
-
-# The barycentre
 
 
 def test_nondecreasing_and_constant_beyond_the_ends():
@@ -322,9 +316,6 @@ def test_invariances(fit, options, slopes, seed, n_groups):
     for g in range(n_groups):
         ranks = scores[groups == g].argsort(kind="stable")
         assert (np.diff(expected[groups == g][ranks]) >= -1e-9).all()
-
-
-# Binned scores
 
 
 def _largest_ks(moved):
