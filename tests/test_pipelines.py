@@ -221,7 +221,6 @@ BOTH = [
     ({"y": np.zeros(N, int)}, "two classes|two labels"),
     ({"y": A, "X": LABELS}, "1d array|1D array|continuous|should be a 1d|multioutput"),
     ({"interval": (0.5, 0.2)}, "0 <= alpha < beta <= 1"),
-    ({"interval": 0.3}, "'interval' parameter"),
     ({"kappa": 5}, "'kappa' parameter"),
 ]
 GAPS = [partial_demographic_parity_gap, weak_partial_demographic_parity_gap]

@@ -304,7 +304,6 @@ def with_negative(X):
             {"affinity": "rbf", "neighbors": Ranks()},
             "neighbors=Ranks.*is for",
         ),
-        (np.array, {"neighbors": 5}, "'neighbors' parameter.*must"),
         (np.array, {"neighbors": Made(lambda W: W.toarray())}, "sparse.*ndarray of sh"),
         (np.array, {"neighbors": Made(lambda W: W[:, 1:])}, r"shape \(300, 299\)"),
         (np.array, {"neighbors": Made(lambda W: W)}, "no edges"),

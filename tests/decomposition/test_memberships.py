@@ -268,5 +268,3 @@ def test_bad_attributes():
         ValueError, match=r"Column old of .* only one group .*: .*Leave"
     ):
         new().fit(PEOPLE_X, sensitive_features=PEOPLE.assign(old=True))
-    with pytest.raises(ValueError, match="'attributes' parameter of FairPCA"):
-        FairPCA(attributes="all").fit(PEOPLE_X, sensitive_features=PEOPLE)

@@ -374,6 +374,3 @@ def test_given_bounds():
     for bounds in [(3, -1), (0, 0), (0, np.inf), (0, 1, 2), ("a", "b"), ((0, 1), 2)]:
         with pytest.raises(ValueError, match="bounds must be two finite numbers"):
             _map(scores, groups, bounds=bounds)
-    for name, value in [("n_bins", 0), ("tolerance", 1.5), ("assignment", "lot")]:
-        with pytest.raises(ValueError, match=f"'{name}' parameter"):
-            _map(scores, groups, **{name: value})
