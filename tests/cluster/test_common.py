@@ -175,10 +175,6 @@ def test_bad_matrix(estimator, change, message, graphs):
 
 
 @every
-def test_groups_are_required_and_clusters_fewer_than_nodes(estimator, graphs):
-    with pytest.raises(TypeError, match="sensitive_features"):
-        estimator(3).fit(graphs.path(30))
-    with pytest.raises(ValueError, match=r"has only one group \(0\.0\)"):
-        fit(estimator, graphs.path(30), np.zeros(30), 3)
+def test_clusters_are_fewer_than_nodes(estimator, graphs):
     with pytest.raises(ValueError, match=r"n_clusters=31 must .*n_samples=30"):
         fit(estimator, graphs.path(30), np.arange(30) % 2, 31)

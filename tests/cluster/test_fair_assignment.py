@@ -398,7 +398,6 @@ def test_rare_combinations_are_not_refused(checked, tolerance):
         (lambda X, c, g: (X, np.zeros((31, 2)), g), "31 centers for 30 rows"),
         (lambda X, c, g: (np.nan * X, c, g), "X contains NaN"),
         (lambda X, c, g: (1e160 * X, 1e160 * c, g), "of X to centers overflow"),
-        (lambda X, c, g: (X, c, g[1:]), "one group per sample"),
     ],
 )
 def test_bad_input(change, message):

@@ -182,7 +182,6 @@ def test_predict_takes_the_nearest_centre(people):
         ({"n_clusters": 5}, [0, 1, 0, 1], "n_clusters=5 must be at most n_samples=4"),
         ({"min_balance": 0.5}, [0, 1, 1, 1], "min_balance=0.5 .*population, 0.3333"),
         ({}, [1, 1, 1, 1], r"only one group \(1\).*sklearn.cluster.KMeans"),
-        ({}, [0, 1, 1], "3 groups for 4 samples"),
     ],
 )
 def test_mistakes(options, groups, message):

@@ -78,19 +78,6 @@ def close(value, expected, **tolerance):
 
 @every_metric
 @weighted
-def test_certain_probabilities_are_groups(name, weights):
-    groups = np.array(NAMES)[CODES]
-    expected = measure(name, sensitive_features=groups, sample_weight=weights)
-    for table in (
-        pd.get_dummies(groups),
-        np.eye(3)[CODES],
-        sparse.eye_array(3, format="csr")[CODES],
-    ):
-        close(measure(name, group_probabilities=table, sample_weight=weights), expected)
-
-
-@every_metric
-@weighted
 def test_columns_have_names_and_no_order(name, weights):
     expected = measure(name, group_probabilities=P, sample_weight=weights)
     table = P[["c", "a", "b"]]
@@ -117,30 +104,6 @@ def test_weights_count_rows(name):
     repeated = np.repeat(np.arange(N), WEIGHTS)
     expected = measure(name, rows=repeated, group_probabilities=P.iloc[repeated])
     close(measure(name, group_probabilities=P, sample_weight=WEIGHTS), expected)
-
-
-@every_metric
-def test_what_is_refused(name):
-    for options in ({}, {"sensitive_features": CODES, "group_probabilities": P}):
-        with pytest.raises(
-            TypeError, match=r"sensitive_features=.* or group_probabilities="
-        ):
-            measure(name, **options)
-    table, hole = P.copy(), P.copy()
-    table.loc[3, "b"], hole.loc[1, "a"] = 1.5, np.nan
-    for wrong, message in (
-        (table, "below 0 or above 1, the first in row 3, column 'b'"),
-        (P.iloc[:9], f"a row for each of the {N} samples"),
-        (P.assign(b=P["b"] / 2), r"do not add up to 1, the first row \d"),
-        (P.assign(d=0.0), "never positive: 'd'"),
-        (hole, "missing, the first in row 1, column 'a'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            measure(name, group_probabilities=wrong)
-    only_a = np.where(P["a"] == 1, 1.0, 0.0)
-    if "balance" not in name and name not in ("minimum", "proportions"):
-        with pytest.raises(ValueError, match=r"sample_weight is 0 .* 'b', 'c'"):
-            measure(name, group_probabilities=P, sample_weight=only_a)
 
 
 def brute_force(A, scores, interval, thresholds=None):
