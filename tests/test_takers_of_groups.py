@@ -38,9 +38,10 @@ OF_MEN = np.where(PEOPLE["sex"] == "f", 0, WEIGHTS)
 
 
 def fit(estimator, groups, *arguments):
-    """Fit to groups as arguments of `fit`; `attributes` is a parameter."""
-    parameters = {name: groups[name] for name in groups if name == "attributes"}
-    options = {name: groups[name] for name in groups if name != "attributes"}
+    """Fit to groups as arguments of `fit`, with the others as parameters."""
+    names = "attributes", "interval"
+    parameters = {name: groups[name] for name in groups if name in names}
+    options = {name: groups[name] for name in groups if name not in names}
     model = clone(estimator).set_params(**parameters).fit(*arguments, **options)
     people = options.get("sensitive_features", options.get("group_probabilities"))
     if isinstance(people, pd.DataFrame) and not parameters:
@@ -328,6 +329,12 @@ def test_each_of_one_attribute_is_that_attribute(name):
         message = r"Column old of .* has only one group|groups of attribute"
         with pytest.raises(ValueError, match=message):
             each(sensitive_features=PEOPLE.assign(old=True))
+
+
+@that_take("interval")
+def test_an_interval_has_its_ends_in_order(name):
+    with pytest.raises(ValueError, match="0 <= alpha < beta <= 1"):
+        TAKERS[name](sensitive_features=people_for(name), interval=(0.5, 0.2))
 
 
 NO_GROUPS = {
