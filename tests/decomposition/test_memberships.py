@@ -10,9 +10,7 @@ from scipy import sparse
 
 from scalefair._groups import encode_attributes
 from scalefair._membership import Membership
-from scalefair.decomposition import (
-    FairPCA,
-)
+from scalefair.decomposition import FairPCA
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _moments
 

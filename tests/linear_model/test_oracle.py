@@ -13,9 +13,7 @@ from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import StrongParity, WeakParity
 from scalefair.linear_model._partitioned import PartitionedTraining
 from scalefair.linear_model._training_rows import LabeledRows
-from scalefair.linear_model._weights import (
-    ridge_factors,
-)
+from scalefair.linear_model._weights import ridge_factors
 from scalefair.streaming import PartitionedRows
 
 THETA = np.array([0.75, -0.5, 0.25, 0.25, 2.0])

@@ -12,9 +12,7 @@ from scalefair.linear_model import (
     PartiallyFairClassifierCV,
     partial_fairness_path,
 )
-from scalefair.linear_model._partially_fair import (
-    most_accurate_shift,
-)
+from scalefair.linear_model._partially_fair import most_accurate_shift
 from scalefair.metrics import partial_demographic_parity_gap
 
 # The method of the paper: its surrogate stays as it is, and the gap may be any.
