@@ -20,8 +20,10 @@ from scalefair.linear_model._oracle import ScoreOracle, most_accurate_shift
 from scalefair.linear_model._partitioned import PartitionedTraining
 from scalefair.linear_model._partitioned_oracle import PartitionedOracle
 from scalefair.metrics import partial_parity_gap
-from scalefair.streaming import LocalParts, PartitionedRows, RowReader
+from scalefair.streaming import LocalParts, PartitionedRows
 from scalefair.streaming._dask import DaskParts
+
+from ..conftest import CountedBlocks
 
 # The method of the paper: its surrogate stays as it is, and the gap may be any.
 PAPER = {"surrogate_width": 1.0, "alpha": 0.0}
@@ -31,26 +33,8 @@ OPTIONS = {"interactions": True, "loss": "logistic", "surrogate": "ramp"}
 CUTS = [0, 300, 310, 900, 1500]
 
 
-class Blocks(RowReader):
-    """Blocks of rows in memory, that counts how often one is read."""
-
-    def __init__(self, X, cuts):
-        self._X = X
-        self._cuts = cuts
-        self.lengths = np.diff(cuts)
-        self.n_features = X.shape[1]
-        self.dtype = X.dtype
-        self.is_sparse = sparse.issparse(X)
-        self.nnz = X.nnz if self.is_sparse else X.size
-        self.n_read = 0
-
-    def block(self, number):
-        self.n_read += 1
-        return self._X[self._cuts[number] : self._cuts[number + 1]]
-
-
 def as_reader(X):
-    return Blocks(X, CUTS if len(X) == 1500 else [0, 700, 3000, 4000])
+    return CountedBlocks(X, CUTS if len(X) == 1500 else [0, 700, 3000, 4000])
 
 
 def as_array(X):

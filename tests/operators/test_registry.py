@@ -28,7 +28,9 @@ from scalefair.operators import (
     SymmetricBlockOperator,
 )
 from scalefair.operators._base import TypedOperator
-from scalefair.streaming import PartitionedRows, RowReader
+from scalefair.streaming import PartitionedRows
+
+from ..conftest import CountedBlocks
 
 N = 60
 SCIPY = tuple(map(int, scipy.__version__.split(".")[:2]))
@@ -112,22 +114,13 @@ def covariance(form, weights=lambda X: None):
     )
 
 
-class TwoBlocks(RowReader):
-    """A CSR matrix in two blocks of rows."""
-
-    n_features, dtype, is_sparse = N, np.dtype(np.float64), True
-
-    def __init__(self, matrix):
-        self.matrix = sparse.csr_array(matrix)
-        self.lengths = np.array([25, len(matrix) - 25])
-        self.nnz = self.matrix.nnz
-
-    def block(self, number):
-        return self.matrix[:25] if number == 0 else self.matrix[25:]
+def in_two(X):
+    """The rows of a CSR matrix in two blocks."""
+    return CountedBlocks(sparse.csr_array(X), [0, 25, len(X)])
 
 
 def in_parts(X):
-    return PartitionedRows.of(TwoBlocks(X))
+    return PartitionedRows.of(in_two(X))
 
 
 def normalized(form, **options):
@@ -210,7 +203,7 @@ REGISTRY = {
         lambda X: dense_kernel(X, 3.0),
     ),
     "PartitionedMatrix": (
-        lambda W, dtype: PartitionedMatrix(TwoBlocks(W), dtype=dtype),
+        lambda W, dtype: PartitionedMatrix(in_two(W), dtype=dtype),
         graph,
         np.asarray,
     ),
