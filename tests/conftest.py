@@ -34,6 +34,12 @@ def _symmetric_csr(A):
     return A
 
 
+def with_long_indices(A):
+    A = sparse.csr_array(A)
+    A.indices, A.indptr = A.indices.astype(np.int64), A.indptr.astype(np.int64)
+    return A
+
+
 def path(n):
     """Path. D^{-1/2} W D^{-1/2} has the eigenvalues cos(pi j / (n - 1))."""
     return sparse.csr_array(sparse.diags_array([np.ones(n - 1)] * 2, offsets=[-1, 1]))

@@ -30,7 +30,7 @@ from scalefair.operators import (
 from scalefair.operators._base import TypedOperator
 from scalefair.streaming import PartitionedRows
 
-from ..conftest import CountedBlocks
+from ..conftest import CountedBlocks, with_long_indices
 
 N = 60
 SCIPY = tuple(map(int, scipy.__version__.split(".")[:2]))
@@ -102,12 +102,6 @@ def dense_covariance(X, weights=None):
     return C
 
 
-def with_int64_indices(W):
-    W = sparse.csr_array(W)
-    W.indices, W.indptr = W.indices.astype(np.int64), W.indptr.astype(np.int64)
-    return W
-
-
 def covariance(form, weights=lambda X: None):
     return lambda X, dtype: GroupCovariance(
         form(X), codes(X), [0.3, 0.7], dtype=dtype, sample_weight=weights(X)
@@ -163,12 +157,12 @@ REGISTRY = {
     },
     "NormalizedAffinity": (normalized(sparse.csr_array), graph, dense_normalized),
     "NormalizedAffinity, unweighted": (
-        normalized(with_int64_indices, regularization=0.7, shift=1.5),
+        normalized(with_long_indices, regularization=0.7, shift=1.5),
         lambda: 3.5 * (graph() > 0),
         lambda W: dense_regularized(W, 0.7) + 1.5 * np.eye(N),
     ),
     "NormalizedAffinity, weighted": (
-        normalized(with_int64_indices, regularization=0.7, sample_weight=WEIGHTS),
+        normalized(with_long_indices, regularization=0.7, sample_weight=WEIGHTS),
         lambda: 3.5 * (graph() > 0),
         lambda W: dense_regularized(W, 0.7, WEIGHTS),
     ),
