@@ -200,6 +200,7 @@ FIRST, PAIR = X[:, 0], ("f, True", "m, False")
 TAKERS = every_taker(interactions=True)
 # Weights of a linear model cannot depend on groups of which probabilities are known.
 SOFT_TAKERS = every_taker(interactions=False)
+BY_NAME = ["FairCalibratedClassifier", "fair_calibration_path", "GroupRateDisplay"]
 OF_TWO_GROUPS = ["ErrorWeightedFairPCA", "JointNumericalRangeDisplay"]
 MODULES = (cluster, decomposition, linear_model, metrics, plotting, post)
 PUBLIC = {name: vars(m)[name] for m in MODULES for name in m.__all__}
@@ -262,8 +263,9 @@ def test_probabilities(name):
     for weights in ({}, {"sample_weight": WEIGHTS}):
         expected = take(sensitive_features=people, **weights)
         same(take(group_probabilities=table, **weights), expected)
-    in_order = sparse.csr_array(table.iloc[:, ::-1])
-    same(take(group_probabilities=in_order, **weights), expected)
+    if name not in BY_NAME:  # such columns have numbers
+        in_order = sparse.csr_array(table.iloc[:, ::-1])
+        same(take(group_probabilities=in_order, **weights), expected)
     for wrong in ({}, {"sensitive_features": people, "group_probabilities": table}):
         with pytest.raises(
             (TypeError, ValueError), match=r"sensitive_features.*group_probabilities"
@@ -288,7 +290,7 @@ def test_probabilities(name):
         with pytest.raises(ValueError, match=message):
             take(group_probabilities=wrong)
     if name not in SHARES:
-        with pytest.raises(ValueError, match=r"0 for all .*'f|are zero"):
+        with pytest.raises(ValueError, match=r"0 for all .*'f|are zero|got 1"):
             take(group_probabilities=table, sample_weight=OF_MEN)
 
 
@@ -313,7 +315,7 @@ def test_weights(name):
         with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
             take(sample_weight=weights)
     if name not in SHARES:
-        with pytest.raises(ValueError, match=r"0 for all .*'f|are zero"):
+        with pytest.raises(ValueError, match=r"0 for all .*'f|are zero|got 1"):
             take(sample_weight=OF_MEN)
 
 
@@ -326,11 +328,12 @@ def test_each_of_one_attribute_is_that_attribute(name):
     with pytest.raises(ValueError, match=r"attributes must be|'attributes' parameter"):
         take(sensitive_features=PEOPLE, attributes="both")
     if "one" not in ALLOWED.get(name, []):
-        message = r"Column old of .* has only one group|groups of attribute"
+        message = r"(old|Column 1).* has only one|groups of attribute"
         with pytest.raises(ValueError, match=message):
             each(sensitive_features=PEOPLE.assign(old=True))
 
 
+@quiet
 @that_take("interval")
 def test_an_interval_has_its_ends_in_order(name):
     with pytest.raises(ValueError, match="0 <= alpha < beta <= 1"):
@@ -350,7 +353,7 @@ NO_GROUPS = {
 }
 # Which of these a function has no reason to refuse, and what leaves groups out.
 SHARES = ["balance_score", "minimum_balance_score", "group_proportions"]
-SHARES.append("ClusterCompositionDisplay")
+SHARES += ["ClusterCompositionDisplay", "GroupLossDisplay"]
 ALLOWED = {
     "group_probabilities": ["short", "missing", "one"],
     "group_proportions": ["one"],
