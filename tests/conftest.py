@@ -1,7 +1,6 @@
-"""Graphs, groups and counters that several test files share.
+"""Graphs, groups, rows and counters that several test files share.
 
-Test modules cannot import each other (import mode "importlib"), so that all of
-this comes as fixtures. Graphs of known spectrum say so in their docstring.
+Graphs of known spectrum say so in their docstring.
 """
 
 import os
@@ -15,7 +14,9 @@ from hypothesis import settings
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from scipy.spatial import KDTree
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from scalefair.streaming import RowReader
 
 # Continuous integration draws the same examples in every run. No test is about the time
 # of one example.
@@ -30,6 +31,12 @@ def _symmetric_csr(A):
     A.setdiag(0)
     A.eliminate_zeros()
     A.sort_indices()
+    return A
+
+
+def with_long_indices(A):
+    A = sparse.csr_array(A)
+    A.indices, A.indptr = A.indices.astype(np.int64), A.indptr.astype(np.int64)
     return A
 
 
@@ -154,6 +161,31 @@ class CountingOperator(LinearOperator):
 
     def _adjoint(self):
         return self
+
+
+class CountedBlocks(RowReader):
+    """Blocks of rows in memory, and how many of them were read."""
+
+    def __init__(self, rows, cuts):
+        self._rows, self._cuts = rows, cuts
+        self.lengths = np.diff(cuts)
+        self.n_features = rows.shape[1]
+        self.dtype = rows.dtype
+        self.is_sparse = sparse.issparse(rows)
+        self.nnz = rows.nnz if self.is_sparse else rows.size
+        self.n_read = 0
+
+    def block(self, number):
+        self.n_read += 1
+        return self._rows[self._cuts[number] : self._cuts[number + 1]]
+
+
+def blas_threads():
+    """Numbers of threads that libraries of linear algebra take."""
+    blas = ThreadpoolController().select(user_api="blas").info()
+    # Another test may have loaded faiss, which brings a BLAS for itself.
+    ours = [library for library in blas if "faiss" not in library["filepath"]]
+    return {library["num_threads"] for library in ours}
 
 
 def pytest_runtest_setup(item):

@@ -75,9 +75,6 @@ def test_values_without_an_order():
         encode_values(np.array([1, "a"], object), name="values")
 
 
-# Several attributes.
-
-
 def joined(columns):
     return encode_groups(columns, len(columns), warn=False)
 

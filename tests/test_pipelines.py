@@ -25,10 +25,7 @@ from scalefair.linear_model import (
     PartiallyFairClassifier,
     PartiallyFairClassifierCV,
 )
-from scalefair.metrics import (
-    partial_demographic_parity_gap,
-    weak_partial_demographic_parity_gap,
-)
+from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.plotting import GroupRateDisplay
 from scalefair.postprocessing import (
     ExplainableSVDRegressor,
@@ -192,68 +189,28 @@ def test_the_page_runs():
     assert names["search"].best_params_ == {"kappa": names["chosen"].kappa_}
 
 
-# Mistakes of new users in classifiers and metrics: the message is one clear line.
+# Mistakes of new users in classifiers: the message is one clear line.
 
 A, LABELS, PEOPLE = X.to_numpy(), Y.to_numpy(), SEX.to_numpy()
 WORDS = X[["pay"]].assign(job=["q", "r"] * (N // 2), town="x")
-HOLES = np.where(np.arange(A.size).reshape(A.shape) == 10, np.nan, A)
 
 
-def linear(**options):
-    return PartiallyFairClassifier(n_thresholds=4, **options)
-
-
-def calibrated(**options):
-    return FairCalibratedClassifier(LogisticRegression(), **options)
-
-
-ROWS = {"X": A, "y": LABELS, "sensitive_features": PEOPLE}
 # Of both classifiers: the wrong argument, and the message.
 BOTH = [
     ({"X": WORDS}, r"'job' \('q'\), 'town' \('x'\): encode them"),
     ({"X": WORDS.to_numpy()}, r"column\(s\) 1 \('q'\), 2 \('x'\): encode them"),
-    ({"X": HOLES}, "NaN"),
-    ({"X": A[:, 0]}, "Expected 2D array, got 1D array"),
-    ({"X": A[:50]}, "50.*120|120.*50"),
-    ({"y": LABELS[:50]}, "50.*120|120.*50"),
     ({"y": np.arange(N) % 3}, "Only binary classification.*3 class"),
-    ({"y": A[:, 0]}, "continuous"),
     ({"y": np.zeros(N, int)}, "two classes|two labels"),
     ({"y": A, "X": LABELS}, "1d array|1D array|continuous|should be a 1d|multioutput"),
-    ({"interval": (0.5, 0.2)}, "0 <= alpha < beta <= 1"),
-    ({"interval": 0.3}, "'interval' parameter"),
-    ({"kappa": 5}, "'kappa' parameter"),
 ]
-GAPS = [partial_demographic_parity_gap, weak_partial_demographic_parity_gap]
-SCORES = [
-    ({"y_score": PEOPLE}, "y_score must hold real numbers"),
-    ({"y_score": A}, "y_score must be one-dimensional"),
-    ({"y_score": HOLES[:, 1]}, r"1 NaN\(s\), the first at position 3"),
-]
-
-
-def check(error):
-    message = str(error.value).splitlines()[0]  # scikit-learn adds lines
-    assert len(message) <= 400
-    assert "Traceback" not in message
 
 
 @pytest.mark.parametrize(("wrong", "text"), BOTH)
-@pytest.mark.parametrize("make", [linear, calibrated])
-def test_classifiers(make, wrong, text):
-    rows = {name: wrong.get(name, value) for name, value in ROWS.items()}
-    options = {name: value for name, value in wrong.items() if name not in ROWS}
+@pytest.mark.parametrize("estimator", [LINEAR, ESTIMATORS[7]])
+def test_classifiers(estimator, wrong, text):
+    rows = {"X": A, "y": LABELS, "sensitive_features": PEOPLE, **wrong}
     with pytest.raises((ValueError, TypeError), match=text) as error:
-        make(**options).fit(
-            rows["X"], rows["y"], sensitive_features=rows["sensitive_features"]
-        )
-    check(error)
-
-
-@pytest.mark.parametrize("gap", GAPS)
-@pytest.mark.parametrize(("wrong", "text"), SCORES)
-def test_metrics(gap, wrong, text):
-    arguments = {"y_score": A[:, 0], "sensitive_features": PEOPLE, **wrong}
-    with pytest.raises(ValueError, match=text) as error:
-        gap(arguments.pop("y_score"), **arguments)
-    check(error)
+        sklearn.clone(estimator).fit(rows.pop("X"), rows.pop("y"), **rows)
+    message = str(error.value).splitlines()[0]  # scikit-learn adds lines
+    assert len(message) <= 400
+    assert "Traceback" not in message

@@ -257,15 +257,6 @@ def test_groups_are_a_column_of_a_table_of_nodes(workspace, planted):
     assert workspace.labels() == labels
 
 
-def test_a_node_without_neighbours(workspace, planted):
-    W = planted.graph.toarray()
-    W[5] = W[:, 5] = 0
-    sparse.save_npz(workspace.npz, sparse.csr_array(W))
-    result = workspace.run(workspace.npz, "--regularization", 0)
-    line = workspace.fails(result, "isolated", "--conn")
-    assert "connected_components" not in line
-
-
 def test_regularization(workspace):
     """Isolated nodes are clustered; by themselves they have no normalised cut."""
     W = sparse.block_diag([np.ones((40, 40))] * 2 + [sparse.csr_array((10, 10))], "csr")
@@ -301,26 +292,6 @@ def test_groups_that_do_not_fit(workspace):
     workspace.write("few.csv", [f"{i},g{i % 2}" for i in range(83)])
     result = workspace.run(groups=workspace.folder / "few.csv")
     workspace.fails(result, "7 of the 90 nodes", "no group")
-
-
-@pytest.mark.parametrize(
-    ("affinity", "options", "fragments"),
-    [
-        ("nearest_neighbors", ("--n-neighbors", 60), "--n-neighbors 60 must be less"),
-        (
-            "nearest_neighbors",
-            ("--n-neighbors", 2, "--regularization", 0),
-            "--connected-components largest",
-        ),
-        ("rbf", ("--n-clusters", 60), "choose --n-clusters <= 59"),
-    ],
-)
-def test_messages_of_the_estimator_name_options(
-    workspace, affinity, options, fragments
-):
-    result = workspace.cluster_rows(workspace.npy, affinity, *options)
-    line = workspace.fails(result, workspace.npy, fragments)
-    assert not re.search("n_neighbors=|n_clusters|connected_components", line)
 
 
 def test_rows_that_cannot_be_clustered(workspace):

@@ -56,9 +56,6 @@ def values_of(options, *arguments):
     return values_given if result.exit_code == 0 else result
 
 
-# How commands end.
-
-
 def raise_(error):
     def body():
         raise error
@@ -235,8 +232,6 @@ def test_signals_are_as_before_when_the_command_has_ended():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-# Options.
-
 FAIR = [FairSpectralClustering, FairPCA, PartiallyFairClassifier]
 # Parameters that a command line cannot give, or not by a type that is recognised.
 UNTYPED = {"estimator", "prefit", "batch_size", "warm_start", "interval", "layer"}
@@ -329,9 +324,6 @@ def test_messages_name_options(message, expected):
     assert translate(message) == message
 
 
-# Outputs.
-
-
 def outputs_of(path, inputs=(), **names):
     """Return the outputs of a command that names a file and perhaps a report."""
     taken = {"output": path, "report_file": None, "quiet": False, **names}
@@ -389,9 +381,6 @@ def test_outputs_are_checked_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(Failure, match="no permission to write"):
         outputs_of(written)
-
-
-# Fits.
 
 
 class Model:

@@ -40,8 +40,6 @@ def name(command):
     return command.line()[0]
 
 
-# Options.
-
 LEFT_OUT = {
     "classify": {"warm_start"},
     "regress": {"estimator", "prefit", "batch_size"},
@@ -149,9 +147,6 @@ def test_wrong_usage(command, options, fragments, monkeypatch):
     command.fails(command.run(None, *options.split()), fragments, code=2)
 
 
-# Rows and their roles.
-
-
 @on_tables
 def test_every_format_gives_the_same_rows(command, source, monkeypatch):
     """What the estimator is fitted to."""
@@ -231,9 +226,6 @@ def test_bad_cells_are_placed(command, column, value, fragments):
     location = f"{path}:5: column {1 + list(command.frame).index(column)} ({column})"
     for options in [(path,)] + [(None, "--test", path)] * bool(command.target):
         command.fails(command.run(*options), location, fragments)
-
-
-# Ends.
 
 
 @on_all

@@ -230,11 +230,6 @@ def test_numbers_too_large(components):
         components.fails(result, path, "cannot be standardized", "column x1")
 
 
-def test_too_many_components(components):
-    line = components.fails(components.run(r=6), f"{components.csv}: ", "5")
-    assert "n_components" not in line
-
-
 @pytest.mark.parametrize(
     ("cell", "options", "fragments"),
     [

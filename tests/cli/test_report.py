@@ -113,9 +113,6 @@ def page(**changes) -> Reader:
     return Reader(write(report(**changes), "page.HTML").decode())
 
 
-# The page.
-
-
 def test_page_is_whole_and_holds_everything():
     parsed = page()
     for tag in ("html", "head", "title", "body", "header", "h1", "main"):
@@ -191,9 +188,6 @@ def test_what_is_empty_is_left_out():
         assert text_part not in text
 
 
-# Figures.
-
-
 def pictures(*plots) -> list[dict]:
     figures = [ReportFigure(plot, (3, 2), "alt", "caption") for plot in plots]
     return list(_report._draw(figures))
@@ -236,9 +230,6 @@ def test_without_matplotlib(monkeypatch):
     assert "scalefair[plot]" not in page(figures=[]).text()
 
 
-# JSON.
-
-
 @pytest.mark.parametrize("name", ["report.json", "report", "a.htm", "html"])
 def test_json_is_strict(name):
     written = write(report(), name)
@@ -258,9 +249,6 @@ def test_json_of_names_that_are_no_text():
     written = write(Report("made", {"name": name}, "t"), "a.json")
     assert "\u00fc".encode() in written
     assert json.loads(written)["name"] == name
-
-
-# A terminal.
 
 
 def test_terminal(capsys, monkeypatch):
@@ -284,9 +272,6 @@ def test_terminal_shows_the_first_groups_and_obeys_none(capsys, monkeypatch):
     assert r"[red]g19\x1b" in shown
     assert "g20" not in shown
     assert "... 1,002 more" in shown
-
-
-# What commands share.
 
 
 def test_names_in_figures():

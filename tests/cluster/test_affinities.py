@@ -140,9 +140,6 @@ def test_points_that_see_no_other(blobs):
     assert np.isfinite(model.embedding_).all()
 
 
-# --- Operators, and graphs in blocks of rows ---------------------------------------
-
-
 @pytest.mark.parametrize(
     ("keep", "options"),
     [

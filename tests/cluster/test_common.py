@@ -1,18 +1,13 @@
 """What all clustering estimators promise: input, components, groups, repeatability."""
 
-import inspect
-
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from sklearn.utils.validation import _num_samples
 from threadpoolctl import threadpool_limits
 
 from scalefair.cluster import (
     CoordinateDescentFairClustering,
-    FairKMeans,
     FairSpectralClustering,
     UnifiedFairSpectralClustering,
 )
@@ -27,63 +22,6 @@ ESTIMATORS = [
 # With regularization a graph of several components is clustered as a whole.
 PAPERS = {FairSpectralClustering: PAPERS_METHOD}
 every = pytest.mark.parametrize("estimator", ESTIMATORS)
-
-
-def with_groups(estimator):
-    """Subclass for checks that do not know sensitive_features: two groups alternate."""
-
-    predict = getattr(estimator, "predict", None)
-    asks = predict and "sensitive_features" in inspect.signature(predict).parameters
-
-    class WithGroups(estimator):
-        def fit(self, W, y=None, *, sensitive_features=None, **weights):
-            if sensitive_features is None:
-                sensitive_features = np.arange(_num_samples(W)) % 2
-            return super().fit(W, y, sensitive_features=sensitive_features, **weights)
-
-        fit.__signature__ = inspect.signature(estimator.fit)  # with or without weights
-
-        if asks:
-
-            def predict(self, W, *, sensitive_features=None):
-                if self.assign_labels == "fair" and sensitive_features is None:
-                    # One group, whatever the order of the rows.
-                    sensitive_features = np.zeros(_num_samples(W), int)
-                return super().predict(W, sensitive_features=sensitive_features)
-
-    name = f"_{estimator.__name__}"
-    WithGroups.__name__ = WithGroups.__qualname__ = name
-    globals()[name] = WithGroups  # where pickle looks for it
-    return WithGroups
-
-
-SPECTRAL, DESCENT, UNIFIED, KMEANS = map(with_groups, [*ESTIMATORS, FairKMeans])
-NEIGHBORS = {"affinity": "nearest_neighbors", "n_neighbors": 4}
-# The random matrices of the checks have isolated nodes.
-ALL = {"n_init": 2, "connected_components": "all"}
-
-
-def expected_failures(estimator):
-    if "sample_weight" in inspect.signature(estimator.fit).parameters:
-        # test_memberships.py repeats rows with their groups.
-        check = "check_sample_weight_equivalence_on_{}_data".format
-        reason = "groups alternate, so that repeated rows are of other groups"
-        return {check(kind): reason for kind in ("dense", "sparse")}
-    return {}
-
-
-@pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
-@parametrize_with_checks(
-    [
-        SPECTRAL(2, n_init=2, affinity="rbf", assign_labels="fair"),
-        DESCENT(2, **ALL, **NEIGHBORS),
-        UNIFIED(2, tol=0.1, **ALL, **NEIGHBORS),
-        KMEANS(2, min_balance=0.2),
-    ],
-    expected_failed_checks=expected_failures,
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 def fit(estimator, W, groups, k=4, **options):
@@ -155,9 +93,6 @@ def test_input_and_global_random_state_are_untouched(estimator, planted):
     np.testing.assert_array_equal(state, np.random.get_state()[1])  # noqa: NPY002
 
 
-# --- Components -------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def islands():
     """Two cliques, a triangle and two isolated nodes, in that order."""
@@ -185,9 +120,6 @@ def test_components(estimator, islands):
     components = np.repeat([0, 1, 2], [16, 15, 3])
     assert adjusted_rand_score(components, model.labels_[:34]) == 1
     assert (model.labels_[34:] == -1).all()
-
-
-# --- Rows of features -------------------------------------------------------------
 
 
 @every
@@ -222,9 +154,6 @@ def test_float32_affinity_is_symmetric_to_float32_rounding(estimator):
     np.testing.assert_allclose(W.toarray(), K, rtol=1e-5)
 
 
-# --- Bad input --------------------------------------------------------------------
-
-
 @every
 @pytest.mark.parametrize(
     ("change", "message"),
@@ -246,10 +175,6 @@ def test_bad_matrix(estimator, change, message, graphs):
 
 
 @every
-def test_groups_are_required_and_clusters_fewer_than_nodes(estimator, graphs):
-    with pytest.raises(TypeError, match="sensitive_features"):
-        estimator(3).fit(graphs.path(30))
-    with pytest.raises(ValueError, match=r"has only one group \(0\.0\)"):
-        fit(estimator, graphs.path(30), np.zeros(30), 3)
+def test_clusters_are_fewer_than_nodes(estimator, graphs):
     with pytest.raises(ValueError, match=r"n_clusters=31 must .*n_samples=30"):
         fit(estimator, graphs.path(30), np.arange(30) % 2, 31)

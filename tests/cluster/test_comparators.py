@@ -39,9 +39,6 @@ def test_no_convergence_is_said(planted, fit, options, message):
     assert model.n_iter_ == options["max_iter"]
 
 
-# --- Coordinate descent -----------------------------------------------------------
-
-
 def _random_graph(n, seed=0):
     rng = np.random.RandomState(seed)
     W = np.triu(rng.uniform(0.1, 2, (n, n)) * (rng.uniform(size=(n, n)) < 0.4))
@@ -124,9 +121,6 @@ def test_one_cluster_and_as_many_as_nodes():
 def test_bad_start(init, message):
     with pytest.raises(ValueError, match=message):
         descend(_random_graph(10), np.arange(10) % 2, 3, init=init)
-
-
-# --- The unified method -----------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -185,9 +185,6 @@ def test_input_formats_agree(planted):
     assert parts.nnz == 4 * W.nnz
 
 
-# --- Errors and warnings -----------------------------------------------------
-
-
 @pytest.mark.parametrize("solver", ["auto", "chebyshev", "dual"])
 def test_one_cluster_many_and_too_many(solver, graphs):
     W, groups = graphs.path(30), {"sensitive_features": np.arange(30) % 4}
@@ -223,9 +220,6 @@ def test_no_convergence_is_said(solver, graphs):
     np.testing.assert_allclose(
         model.embedding_.T @ model.embedding_, np.eye(8), atol=1e-10
     )
-
-
-# --- Several attributes, each by itself ---------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -285,15 +279,9 @@ def test_nodes_of_the_fit_get_their_labels_again(people):
         model.predict(W, group_probabilities=np.eye(2)[np.arange(240) % 2])
 
 
-def test_attributes_that_are_refused(people):
-    W, groups = people
-    with pytest.raises(ValueError, match=r"same of .* has only one group"):
-        fit_each(W, groups.assign(same=1))
+def test_more_groups_of_attributes_than_nodes():
     with pytest.raises(ValueError, match="n_clusters"):
         fit_each(np.ones((4, 4)), [[0, 0], [0, 1], [1, 0], [1, 1]])
-
-
-# --- scikit-learn's conventions ----------------------------------------------
 
 
 def _recorded(event):

@@ -79,9 +79,6 @@ def kmeans(X, groups, weights=None, **options):
     return FairKMeans(3, random_state=0, **options).fit(X, **of(groups, weights))
 
 
-# --- Weighted nodes are repeated nodes --------------------------------------------
-
-
 def in_blocks(W):
     return [dask.delayed(W[:100]), dask.delayed(W[100:])]
 
@@ -137,29 +134,6 @@ def test_weighted_nodes_are_repeated_nodes(solver, regularization, keep, name, r
         Z = null_space(F.T)
         values = np.linalg.eigvalsh(Z.T @ (W / np.sqrt(np.outer(d, d))) @ Z)
         np.testing.assert_allclose(many.eigenvalues_, values[:-4:-1], atol=1e-8)
-
-
-def test_one_hot_is_hard(planted, blobs):
-    W, groups, _ = planted
-    names = np.array(["x", "y", "z"])[groups]
-    frame = pd.DataFrame(np.eye(3)[groups][:, ::-1], columns=["z", "y", "x"])
-    hard, soft = spectral(W, names), spectral(W, frame)
-    np.testing.assert_array_equal(soft.labels_, hard.labels_)
-    np.testing.assert_array_equal(soft.groups_, hard.groups_)
-    assert soft.refinement_.cut_after == hard.refinement_.cut_after
-    X, model = blobs[0], FairKMeans(3, n_init=1, random_state=0)
-    for fit in (
-        lambda **options: fair_assignment(X, X[:3], **options).labels,
-        lambda **options: model.fit(X, **options).labels_,
-    ):
-        np.testing.assert_array_equal(
-            fit(group_probabilities=frame), fit(sensitive_features=names)
-        )
-        with pytest.raises(TypeError, match="got both"):
-            fit(group_probabilities=frame, sensitive_features=names)
-
-
-# --- What changes nothing ---------------------------------------------------------
 
 
 def assigned(X, groups, weights=None):
@@ -258,9 +232,6 @@ def test_rows_without_weight_are_predicted(planted, blobs):
     )
 
 
-# --- Weighted shares --------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -298,9 +269,6 @@ def test_kmeans_by_weights(shares, blobs, name, options, request, monkeypatch):
         kmeans(X, hard, np.where(hard, 9.0, 1.0), min_balance=0.5)
 
 
-# --- Refinement -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "regularization", "tolerance"),
     [("planted", 0.0, 0.2), ("planted", 0.3, 0.0), ("soft", 0.3, 0.1)],
@@ -329,9 +297,6 @@ def test_refinement_of_repeated_nodes(shares, name, regularization, tolerance, r
         for labels in (np.arange(300) % 3, result.labels)
     )
     assert after <= max(before, 1)
-
-
-# --- New nodes --------------------------------------------------------------------
 
 
 def test_new_nodes(planted, soft):
@@ -375,29 +340,6 @@ def test_groups_that_only_nodes_left_out_may_be_of(soft):
         spectral(graph, P, **options)
 
 
-# --- Bad weights and probabilities ------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda w, g: w[:-1], r"one weight per sample, got shape \(299,\)"),
-        (lambda w, g: np.where(np.arange(300) == 8, -1, w), "negative, the first at "),
-        (
-            lambda w, g: np.where(g == 1, 0, w),
-            r"0 for all .*\): 1|are zero",
-        ),
-    ],
-)
-@pytest.mark.parametrize(
-    "problem", ["graph", "kmeans", "assignment", "refinement"], indirect=True
-)
-def test_bad_weights(problem, change, message):
-    fit, rows, groups, copies, _ = problem
-    with pytest.raises(ValueError, match=message):
-        fit(rows, groups, change(copies.astype(float), groups))
-
-
 def test_fewer_rows_with_weight_than_clusters(blobs):
     X, groups, _ = blobs
     weights = np.zeros(300)
@@ -406,21 +348,3 @@ def test_fewer_rows_with_weight_than_clusters(blobs):
     for fit in (kmeans, assigned):
         with pytest.raises(ValueError, match=r"=2 with weight|3 centers for 2 rows"):
             fit(X, groups, weights)
-
-
-@pytest.mark.parametrize(
-    "problem", ["soft graph", "soft kmeans", "soft assignment"], indirect=True
-)
-def test_bad_probabilities(problem):
-    fit, rows, P, *_ = problem
-    with pytest.raises(TypeError, match="got neither"):
-        fit(rows, None)
-    wrong = P.copy()
-    wrong[7] *= 0.9
-    with pytest.raises(ValueError, match=r"do not add up to 1.*row 7"):
-        fit(rows, wrong)
-    wrong[8, 0] = 1.2
-    with pytest.raises(ValueError, match=r"row 8, column 0 \(1\.2\)"):
-        fit(rows, wrong)
-    with pytest.raises(ValueError, match="sample_weight is 0 for all samples"):
-        fit(rows, P, (P[:, 0] == 0).astype(float))

@@ -7,17 +7,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
+from sklearn.metrics.cluster import contingency_matrix
 
 from scalefair.cluster import FairSpectralClustering, refine_partition
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import normalized_cut_score
-
-
-def counts_of(groups, labels):
-    groups, labels = np.asarray(groups), np.asarray(labels)
-    counts = np.zeros((groups.max() + 1, labels.max() + 1), np.int64)
-    np.add.at(counts, (groups, labels), 1)
-    return counts
 
 
 def refine(W, labels, groups, **options):
@@ -87,10 +81,12 @@ def test_only_exchanges_with_several_attributes():
     assert refined.n_moved > 0
     kinds = groups @ [2, 1]
     np.testing.assert_array_equal(
-        counts_of(kinds, labels), counts_of(kinds, refined.labels)
+        contingency_matrix(kinds, labels), contingency_matrix(kinds, refined.labels)
     )
     moved = refine(W, labels, groups, tolerance=5.0)
-    assert (counts_of(kinds, labels) != counts_of(kinds, moved.labels)).any()
+    assert (
+        contingency_matrix(kinds, labels) != contingency_matrix(kinds, moved.labels)
+    ).any()
 
 
 def test_no_cluster_is_emptied(graphs):
@@ -201,8 +197,6 @@ def test_planted_clusters_come_back():
         ({"labels": np.arange(30) + 2**31 - 29}, r"from 0 to 2\*\*31 - 1"),
         ({"tolerance": -0.1}, "tolerance must be a finite number >= 0, got -0.1"),
         ({"max_iter": 1.5}, "max_iter must be an integer >= 1, got 1.5"),
-        ({"attributes": "all"}, "attributes must be"),
-        ({"sensitive_features": np.arange(29) % 2}, "one group per sample|29"),
         ({"W": np.triu(np.ones((30, 30), int))}, "symmetric"),
         ({"W": np.zeros((30, 30)), "regularization": 0.1}, "graph has no edges"),
         ({"W": -np.ones((30, 30))}, "[Nn]egative"),

@@ -154,9 +154,6 @@ def test_shared_parameters_and_sections(fetch):
         fetch(size=3)
 
 
-# -- Tables ------------------------------------------------------------------------
-
-
 @pytest.fixture
 def table(home):
     source = _fetch.Source("toy", "owner/name/commit", "", "", {})
@@ -203,9 +200,6 @@ def test_damaged_compressed_file(source, home, damage):
     put(home, damage(gzip.compress(CONTENT * 50)), "edges.csv.gz")
     with pytest.raises(ValueError, match=r"edges\.csv\.gz"):
         Files(source, home, False).table("edges.csv", header=0, names="a b")
-
-
-# -- Real data ---------------------------------------------------------------------
 
 
 @pytest.mark.realdata

@@ -142,9 +142,6 @@ def scaled(X, ddof=0):
     return (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1)
 
 
-# -- Files that are not the published ones -------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("path", "name", "value", "rule"),
     [
@@ -198,9 +195,6 @@ def test_dates_and_numbers_of_columns_that_are_wrong(load):
 def test_unknown_options(fetch, name, value, tmp_path):
     with pytest.raises(ValueError, match=f"{name} must be one of .*, got '?{value}"):
         fetch(data_home=tmp_path, **{name: value})
-
-
-# -- Clients of banks ----------------------------------------------------------------
 
 
 def test_bank_marketing(load):
@@ -275,9 +269,6 @@ def test_bank_additional(load):
     data = load(CALLS).data
     np.testing.assert_allclose(data[:, :10], scaled(raw.data[:, :10]), atol=1e-12)
     np.testing.assert_array_equal(data[:, 10:], raw.data[:, 10:])
-
-
-# -- Law students, and defendants ----------------------------------------------------
 
 
 @pytest.mark.parametrize("compress", [True, False])
@@ -356,8 +347,6 @@ def test_compas_as_in_the_paper(load):
     for name, values in days.items():
         np.testing.assert_allclose(columns[name], np.array(values) / 365.25)
 
-
-# -- Incomes of the census -----------------------------------------------------------
 
 # One-based columns, as in the published files: 72 is female, 73 male.
 TRAIN = "-1 3:1 11:1 73:1 83:1\n+1 5:1 72:1 123:1\n-1 73:1\n"

@@ -1,6 +1,5 @@
 """Groups that are known as probabilities, or that overlap: of several attributes."""
 
-from functools import partial
 from itertools import pairwise
 
 import dask.array
@@ -11,12 +10,7 @@ from scipy import sparse
 
 from scalefair._groups import encode_attributes
 from scalefair._membership import Membership
-from scalefair.decomposition import (
-    ErrorWeightedFairPCA,
-    FairPCA,
-    GroupPCA,
-    SemidefiniteFairPCA,
-)
+from scalefair.decomposition import FairPCA
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _moments
 
@@ -134,30 +128,6 @@ def test_no_basis_has_a_smaller_largest_loss(dense, problem, form, solver, cente
             dense.certify(pca, rows, np.sqrt(A))
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        partial(FairPCA, R, solver="gram"),
-        partial(FairPCA, R, solver="matrix_free", tol=1e-12),
-        partial(GroupPCA, R),
-        partial(SemidefiniteFairPCA, R, max_iter=30),
-        partial(ErrorWeightedFairPCA, R),
-    ],
-)
-def test_one_hot_is_hard(estimator):
-    codes = CODES % 2
-    for weights in (None, WEIGHTS):
-        hard = estimator().fit(X, sensitive_features=codes, sample_weight=weights)
-        soft = estimator().fit(
-            X, group_probabilities=np.eye(2)[codes], sample_weight=weights
-        )
-        np.testing.assert_array_equal(soft.groups_, hard.groups_)
-        # Of a matrix-free solution the basis only is as exact as `tol`.
-        atol = 1e-12 if getattr(hard, "solver_", "gram") == "gram" else 1e-6
-        np.testing.assert_allclose(project(soft), project(hard), atol=atol)
-        np.testing.assert_allclose(soft.group_losses_, hard.group_losses_, atol=atol)
-
-
 @pytest.mark.parametrize("solver", ["gram", "matrix_free"])
 def test_one_attribute_twice_is_once(solver):
     for name in PEOPLE:
@@ -253,23 +223,3 @@ def test_partial_fit_of_attributes_and_their_moments(monkeypatch):
     for name, moments in zip(many, by_attribute, strict=True):
         alone = GroupMoments.from_data(PEOPLE_X, many[name])
         np.testing.assert_array_equal(moments.scatters, alone.scatters)
-
-
-@pytest.mark.parametrize("estimator", [FairPCA, GroupPCA])
-def test_bad_groups(estimator):
-    for arguments in ({}, {"sensitive_features": CODES, "group_probabilities": P}):
-        with pytest.raises(TypeError, match=r"got (neither|both)"):
-            estimator(R).fit(X, **arguments)
-    with pytest.raises(ValueError, match="a column for each group, two or more"):
-        estimator(R).fit(X, group_probabilities=P[["a"]])
-    with pytest.raises(ValueError, match=r"that are never positive: 'd'"):
-        estimator(R).fit(X, group_probabilities=P.assign(d=0.0))
-
-
-def test_bad_attributes():
-    with pytest.raises(
-        ValueError, match=r"Column old of .* only one group .*: .*Leave"
-    ):
-        new().fit(PEOPLE_X, sensitive_features=PEOPLE.assign(old=True))
-    with pytest.raises(ValueError, match="'attributes' parameter of FairPCA"):
-        FairPCA(attributes="all").fit(PEOPLE_X, sensitive_features=PEOPLE)

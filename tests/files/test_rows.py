@@ -150,9 +150,6 @@ def test_archives_of_tables_are_to_be_unpacked(read, tmp_path):
     assert rows_format(path.with_suffix(".npz")) == "npz"
 
 
-# Sparse rows.
-
-
 def rows(dtype="f8"):
     return 3 * np.random.default_rng(0).integers(0, 2, (40, 5)).astype(dtype)
 

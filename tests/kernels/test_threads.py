@@ -6,17 +6,12 @@ import sys
 
 import numba
 import pytest
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 from scalefair._threads import parallel
 from scalefair.kernels import long_blas_call, one_thread, single_blas_thread
 
-
-def blas_threads():
-    blas = ThreadpoolController().select(user_api="blas").info()
-    # Another test may have loaded faiss, which brings a BLAS for itself.
-    ours = [library for library in blas if "faiss" not in library["filepath"]]
-    return {library["num_threads"] for library in ours}
+from ..conftest import blas_threads
 
 
 @pytest.fixture(autouse=True)

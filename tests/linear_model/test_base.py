@@ -1,4 +1,4 @@
-"""What linear classifiers of groups share: input, scores, scikit-learn's checks."""
+"""What linear classifiers of groups share: input and scores."""
 
 from functools import partial
 
@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
-from sklearn.utils.validation import _num_samples
 
 from scalefair.linear_model import (
     PairwiseFairClassifier,
@@ -156,27 +154,6 @@ def test_a_score_of_zero_is_the_first_class():
     assert not model.predict(X, sensitive_features=groups).any()
 
 
-BAD_PARAMETERS = [
-    (PairwiseFairClassifier, {"constraint": "auc"}),
-    (PairwiseFairClassifier, {"loss": "hinge"}),
-    (PairwiseFairClassifier, {"alpha": -1.0}),
-    (PairwiseFairClassifier, {"max_iter": 0}),
-    (PenalizedPartialParityClassifier, {"penalty": -1.0}),
-    (PenalizedPartialParityClassifier, {"surrogate": "step"}),
-    (PenalizedPartialParityClassifier, {"learning_rate": 0.0}),
-    (PenalizedPartialParityClassifier, {"n_thresholds": 0}),
-    (PartiallyFairClassifier, {"kappa": 1.5}),
-    (PartiallyFairClassifier, {"inner_solver": "lbfgs"}),
-]
-
-
-@pytest.mark.parametrize(("Estimator", "params"), BAD_PARAMETERS)
-def test_parameters_out_of_range(Estimator, params):
-    X, y, groups = _rows()
-    with pytest.raises(ValueError, match=f"The '{next(iter(params))}' parameter"):
-        Estimator(**params).fit(X, y, sensitive_features=groups)
-
-
 ITERATIVE = {
     "partially fair": PartiallyFairClassifier(
         (0.1, 0.6), 0.1, surrogate_width=1.0, n_thresholds=10, alpha=0.0, tol=1e-4
@@ -226,66 +203,3 @@ def test_some_take_rows_in_memory_alone(fit):
     X, y, groups = _rows()
     with pytest.raises(TypeError, match=r" takes .* PartiallyFairClassifier"):
         fit(PartitionedRows.of(da.from_array(X)), y, sensitive_features=groups)
-
-
-class _Alternating:
-    """The checks do not know sensitive_features: two groups by turns in each class."""
-
-    def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
-        if sensitive_features is None:
-            sensitive_features = np.arange(_num_samples(X)) % 2
-            if isinstance(self, PartiallyFairClassifierCV) and y is not None:
-                labels = np.asarray(y).ravel()  # folds need rows of both groups
-                for label in np.unique(labels):
-                    rows = np.flatnonzero(labels == label)
-                    sensitive_features[rows] = np.arange(rows.size) % 2 == 0
-        rows = {"sensitive_features": sensitive_features}
-        return super().fit(X, y, sample_weight=sample_weight, **rows)
-
-
-class _PartiallyFair(_Alternating, PartiallyFairClassifier):
-    pass
-
-
-class _Chosen(_Alternating, PartiallyFairClassifierCV):
-    pass
-
-
-class _Pairwise(_Alternating, PairwiseFairClassifier):
-    pass
-
-
-class _Penalized(_Alternating, PenalizedPartialParityClassifier):
-    pass
-
-
-def _failures(estimator):
-    if isinstance(estimator, PartiallyFairClassifierCV):
-        return {"check_fit2d_1feature": "too few rows of a class for the folds"}
-    reason = ""
-    if isinstance(estimator, PairwiseFairClassifier):
-        reason = "solved to its tolerance"
-    elif getattr(estimator, "criterion", None) == "strong":
-        reason = "repeated rows are of other groups: see test_sample_weight"
-    kinds = ("dense", "sparse") if reason else ()
-    return {f"check_sample_weight_equivalence_on_{k}_data": reason for k in kinds}
-
-
-# At prediction the checks give no groups either: no interactions.
-BLIND = {"interactions": False}
-WEAK = {"criterion": "weak", **BLIND}
-
-
-@parametrize_with_checks(
-    [
-        _PartiallyFair(kappa=0.9, **WEAK),
-        _Chosen([0.9], 0.0, estimator=_PartiallyFair(tol=1e-2, **WEAK), cv=2),
-        _Pairwise(kappa=1.0, alpha=1e-3, **BLIND),
-        _Penalized((0.05, 0.5), 0.01, learning_rate=0.05, max_iter=60, **BLIND),
-    ],
-    expected_failed_checks=_failures,
-)
-@pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)

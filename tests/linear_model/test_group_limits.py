@@ -29,6 +29,9 @@ def rows(m=3000, seed=0):
     return X, (X.sum(axis=1) + rng.standard_normal(m) > 0).astype(int)
 
 
+X, y = rows()
+
+
 def fit(X, y, groups, kind=Classifier, **options):
     return kind(**options).fit(X, y, sensitive_features=groups)
 
@@ -69,7 +72,6 @@ def quietly(way, *given, **options):
 
 @ways
 def test_numbers_are_no_groups(way):
-    X, y = rows()
     income = np.random.default_rng(1).lognormal(size=1500).repeat(2).astype(str)
     tracemalloc.start()
     try:
@@ -86,7 +88,6 @@ def test_numbers_are_no_groups(way):
 
 @ways
 def test_as_many_groups_as_are_meant(way):
-    X, y = rows()
     groups = np.arange(3000) % 6
     with pytest.raises(ValueError, match="6 different values"):
         way(X, y, groups, max_groups=5)
@@ -96,7 +97,6 @@ def test_as_many_groups_as_are_meant(way):
 
 @ways
 def test_groups_of_one_row(way):
-    X, y = rows()
     groups = np.arange(3000) % 2
     groups[[7, 8]] = [2, 3]
     with pytest.raises(
@@ -107,7 +107,6 @@ def test_groups_of_one_row(way):
 
 @pytest.mark.parametrize("name", WAYS)
 def test_few_rows_are_warned_of(name):
-    X, y = rows()
     groups = np.where(np.arange(3000) % 2 == 0, "a", "b").astype("U5")
     groups[:18] = "few"
     groups[18:47] = "some"
@@ -124,7 +123,6 @@ def test_few_rows_are_warned_of(name):
 
 
 def test_memory_is_asked_for_before_it_is_needed(monkeypatch):
-    X, y = rows()
     groups = np.arange(3000) % 50
     monkeypatch.setattr("scalefair._memory.available_memory", lambda: 50_000_000)
     with pytest.raises(

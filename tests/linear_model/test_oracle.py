@@ -13,9 +13,7 @@ from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import StrongParity, WeakParity
 from scalefair.linear_model._partitioned import PartitionedTraining
 from scalefair.linear_model._training_rows import LabeledRows
-from scalefair.linear_model._weights import (
-    ridge_factors,
-)
+from scalefair.linear_model._weights import ridge_factors
 from scalefair.streaming import PartitionedRows
 
 THETA = np.array([0.75, -0.5, 0.25, 0.25, 2.0])
@@ -185,9 +183,6 @@ def test_overflow_is_an_error():
         oracle.evaluate(np.full(21, np.nan), THETA)
 
 
-# -- The same rows, stored otherwise --------------------------------------------------
-
-
 def table(m=600):
     """Rows, labels, two attributes, probabilities, and weights, some of them 0."""
     rng = np.random.default_rng(0)
@@ -286,9 +281,6 @@ def test_expanded_rows_and_rows_in_parts(
         nested = [o.without_interactions() for o in (training.oracle, oracle)]
         assert_equal_values(*nested, v[: nested[0].n_weights], theta, corner)
         np.testing.assert_allclose(training.oracle.scores(v), oracle.scores(v))
-
-
-# -- The problems ----------------------------------------------------------------------
 
 
 # Families of sets of cells: groups, labels within them, or groups of two attributes.

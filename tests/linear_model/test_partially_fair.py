@@ -12,9 +12,7 @@ from scalefair.linear_model import (
     PartiallyFairClassifierCV,
     partial_fairness_path,
 )
-from scalefair.linear_model._partially_fair import (
-    most_accurate_shift,
-)
+from scalefair.linear_model._partially_fair import most_accurate_shift
 from scalefair.metrics import partial_demographic_parity_gap
 
 # The method of the paper: its surrogate stays as it is, and the gap may be any.
@@ -29,6 +27,9 @@ def make_rows(m=1500, n_groups=2, seed=0):
     X = rng.randn(m, 4) + 0.6 * group[:, None]
     y = X[:, :2].sum(axis=1) + rng.randn(m) > 0.6
     return X, y, np.array(["a", "b", "c"])[group]
+
+
+X, y, group = ROWS = make_rows()
 
 
 def classifier(**params):
@@ -49,17 +50,11 @@ def fit(model, rows):
 
 
 @pytest.fixture(scope="module")
-def rows():
-    return make_rows()
+def fitted():
+    return fit(classifier(), ROWS)
 
 
-@pytest.fixture(scope="module")
-def fitted(rows):
-    return fit(classifier(), rows)
-
-
-def test_fair_where_asked_and_accurate(rows, fitted):
-    X, y, group = rows
+def test_fair_where_asked_and_accurate(fitted):
     plain = LogisticRegression().fit(X, y)
     unfair = partial_demographic_parity_gap(
         plain.decision_function(X), sensitive_features=group, interval=INTERVAL
@@ -72,8 +67,7 @@ def test_fair_where_asked_and_accurate(rows, fitted):
     assert fitted.score(X, y, sensitive_features=group) > plain.score(X, y) - 0.06
 
 
-def test_attributes(rows, fitted):
-    X, _, group = rows
+def test_attributes(fitted):
     assert fitted.coef_.shape == (2, 4)
     assert fitted.intercept_.shape == (2,)
     assert fitted.thresholds_.shape == (25,)
@@ -88,19 +82,18 @@ def test_attributes(rows, fitted):
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared", "auc", "partial_auc", "logistic"])
-def test_other_losses_and_the_sigmoid(rows, loss):
-    X, y, group = rows
+def test_other_losses_and_the_sigmoid(loss):
     surrogate = "sigmoid" if loss == "logistic" else "ramp"
     model = classifier(loss=loss, surrogate=surrogate, n_thresholds=8, tol=5e-3)
-    fit(model, rows)
+    fit(model, ROWS)
     assert model.infeasibility_ <= 5e-3
     assert gap(model, X, group) < 0.3
     assert model.score(X, y, sensitive_features=group) > 0.7
     assert hasattr(model, "predict_proba") == (loss == "logistic")
 
 
-def test_starts_agree_on_fairness(rows, fitted):
-    zero = fit(classifier(start="zero", tol=2e-3), rows)
+def test_starts_agree_on_fairness(fitted):
+    zero = fit(classifier(start="zero", tol=2e-3), ROWS)
     assert zero.infeasibility_ <= 2e-3
     # Problems are not convex, yet the two ends should not be far from each other.
     assert_allclose(zero.objective_, fitted.objective_, rtol=0.05)
@@ -108,26 +101,26 @@ def test_starts_agree_on_fairness(rows, fitted):
     assert fitted.n_iter_ < zero.n_iter_ / 3
 
 
-def test_check_start_must_fit_and_be_fair(rows):
+def test_check_start_must_fit_and_be_fair():
     with pytest.raises(ValueError, match=r"shape \(2, 5\)"):
-        fit(classifier(start=np.zeros(5)), rows)
+        fit(classifier(start=np.zeros(5)), ROWS)
     unfair = np.zeros((2, 5))
     unfair[1, 4] = 5
     with pytest.raises(ValueError, match="start violates a fairness constraint"):
-        fit(classifier(start=unfair), rows)
+        fit(classifier(start=unfair), ROWS)
 
 
-def test_warm_start_for_another_interval_is_feasible(rows):
-    model = fit(classifier(warm_start=True, start="zero"), rows)
-    fit(model.set_params(interval=(0.2, 0.4), n_thresholds=10), rows)
+def test_warm_start_for_another_interval_is_feasible():
+    model = fit(classifier(warm_start=True, start="zero"), ROWS)
+    fit(model.set_params(interval=(0.2, 0.4), n_thresholds=10), ROWS)
     assert model.converged_
     assert model.infeasibility_ <= 1e-3
     assert model.thresholds_.shape == (10,)
 
 
-def test_no_warm_start_from_another_shape(rows):
+def test_no_warm_start_from_another_shape():
     # As many weights: 2 groups and 5 features, 3 groups and 3 features.
-    X, y, group = rows
+    X, y, group = ROWS
     model = classifier(warm_start=True, n_thresholds=4)
     fit(model, (np.column_stack([X, X[:, :1] ** 2]), y, group))
     assert model.coef_.shape == (2, 5)
@@ -137,8 +130,7 @@ def test_no_warm_start_from_another_shape(rows):
     assert np.array_equal(fit(model, rows).coef_, cold.coef_)
 
 
-def test_unfinished_says_so(rows):
-    X, y, group = rows
+def test_unfinished_says_so():
     model = classifier(start="zero", max_iter=2)
     remedy = r"after 2 iterations .* Raise max_iter, or take a larger kappa"
     with pytest.warns(ConvergenceWarning, match=remedy) as caught:
@@ -155,10 +147,10 @@ def test_unfinished_says_so(rows):
 
 
 @pytest.mark.parametrize("solver", ["ssg", "direct"])
-def test_subgradient_solvers(rows, solver):
+def test_subgradient_solvers(solver):
     model = classifier(inner_solver=solver, start="zero", max_iter=10, n_thresholds=6)
     with pytest.warns(ConvergenceWarning, match='inner_solver="bundle"'):
-        fit(model, rows)
+        fit(model, ROWS)
     assert model.objective_ < np.log(2)
     assert model.infeasibility_ < 0.02
 
@@ -202,8 +194,7 @@ def test_one_lucky_row_does_not_decide_the_shift():
     assert abs(most_accurate_shift(scores, signs) + 0.5) < 0.02
 
 
-def test_path_of_solutions_in_the_order_given(rows):
-    X, y, group = rows
+def test_path_of_solutions_in_the_order_given():
     options = {
         "kappas": [0.3, 0.02, 0.1],
         "interval": INTERVAL,
@@ -217,7 +208,7 @@ def test_path_of_solutions_in_the_order_given(rows):
     gaps = [model.partial_parity_gap_ for model in (tight, middle, wide)]
     assert gaps == sorted(gaps)
     for model in path:
-        alone = fit(clone(model), rows)
+        alone = fit(clone(model), ROWS)
         assert model.converged_
         np.testing.assert_allclose(model.objective_, alone.objective_, rtol=0.02)
         if model.kappa > 0.02:  # a warm start
@@ -225,13 +216,9 @@ def test_path_of_solutions_in_the_order_given(rows):
 
 
 @pytest.mark.parametrize("kappas", [[], [0.0], [0.1, 2.0], 0.1])
-def test_bad_kappas(rows, kappas):
-    X, y, group = rows
+def test_bad_kappas(kappas):
     with pytest.raises(ValueError, match="kappas"):
         partial_fairness_path(X, y, sensitive_features=group, kappas=kappas)
-
-
-# Choice by cross-validation
 
 
 def search_of(floor):
@@ -240,12 +227,12 @@ def search_of(floor):
 
 
 @pytest.fixture(scope="module")
-def loose(rows):
-    return fit(search_of(0.2), rows)
+def loose():
+    return fit(search_of(0.2), ROWS)
 
 
-def test_floor_decides(rows, loose):
-    strict = fit(search_of(0.75), rows)
+def test_floor_decides(loose):
+    strict = fit(search_of(0.75), ROWS)
     assert loose.kappa_ == 0.5
     assert strict.kappa_ == 0.02
     assert strict.best_estimator_.kappa == 0.02
@@ -254,9 +241,9 @@ def test_floor_decides(rows, loose):
     assert fairness[0] >= 0.75 > fairness[1]
 
 
-def test_penalty_of_the_interactions_is_chosen_as_well(rows, loose):
+def test_penalty_of_the_interactions_is_chosen_as_well(loose):
     search = search_of(0.0).set_params(interaction_alphas=[10.0, 0.0])
-    results = fit(search, rows).cv_results_
+    results = fit(search, ROWS).cv_results_
     assert results["kappa"].tolist() == [0.02, 0.5, 0.02, 0.5]
     assert results["interaction_alpha"].tolist() == [0.0, 0.0, 10.0, 10.0]
     assert results["accuracy"].shape == results["fairness"].shape == (4, 2)
@@ -271,22 +258,20 @@ def test_penalty_of_the_interactions_is_chosen_as_well(rows, loose):
 
 
 @pytest.mark.parametrize("alphas", [[], [-1.0], 0.1, [np.nan]])
-def test_bad_interaction_alphas(rows, alphas):
+def test_bad_interaction_alphas(alphas):
     search = search_of(0.2).set_params(interaction_alphas=alphas)
     with pytest.raises(ValueError, match="interaction_alphas"):
-        fit(search, rows)
+        fit(search, ROWS)
 
 
-def test_no_gap_is_fair_enough(rows):
-    X, y, group = rows
+def test_no_gap_is_fair_enough():
     with pytest.warns(ConvergenceWarning, match="fairness_floor") as caught:
         search = search_of(1.0).fit(X, y, sensitive_features=group)
     assert search.kappa_ == 0.02
     assert caught[0].filename == __file__
 
 
-def test_rows_as_columns_and_predictions_of_the_best(rows, loose):
-    X, y, group = rows
+def test_rows_as_columns_and_predictions_of_the_best(loose):
     with pytest.warns(DataConversionWarning):
         search = fit(search_of(0.2), (X, y[:, None], group[:, None]))
     for name in ("accuracy", "fairness"):
@@ -299,13 +284,12 @@ def test_rows_as_columns_and_predictions_of_the_best(rows, loose):
         np.testing.assert_array_equal(actual, expected)
 
 
-def test_no_folds(rows):
+def test_no_folds():
     with pytest.raises(ValueError, match="no folds"):
-        fit(search_of(0.2).set_params(cv=iter([])), rows)
+        fit(search_of(0.2).set_params(cv=iter([])), ROWS)
 
 
-def test_too_few_rows_for_the_folds(rows):
-    X, y, _ = rows
+def test_too_few_rows_for_the_folds():
     rare = np.zeros(len(y), int)
     rare[:2] = 1
     with pytest.raises(ValueError, match="fewer than the 3 folds"):

@@ -20,8 +20,10 @@ from scalefair.linear_model._oracle import ScoreOracle, most_accurate_shift
 from scalefair.linear_model._partitioned import PartitionedTraining
 from scalefair.linear_model._partitioned_oracle import PartitionedOracle
 from scalefair.metrics import partial_parity_gap
-from scalefair.streaming import LocalParts, PartitionedRows, RowReader
+from scalefair.streaming import LocalParts, PartitionedRows
 from scalefair.streaming._dask import DaskParts
+
+from ..conftest import CountedBlocks
 
 # The method of the paper: its surrogate stays as it is, and the gap may be any.
 PAPER = {"surrogate_width": 1.0, "alpha": 0.0}
@@ -31,26 +33,8 @@ OPTIONS = {"interactions": True, "loss": "logistic", "surrogate": "ramp"}
 CUTS = [0, 300, 310, 900, 1500]
 
 
-class Blocks(RowReader):
-    """Blocks of rows in memory, that counts how often one is read."""
-
-    def __init__(self, X, cuts):
-        self._X = X
-        self._cuts = cuts
-        self.lengths = np.diff(cuts)
-        self.n_features = X.shape[1]
-        self.dtype = X.dtype
-        self.is_sparse = sparse.issparse(X)
-        self.nnz = X.nnz if self.is_sparse else X.size
-        self.n_read = 0
-
-    def block(self, number):
-        self.n_read += 1
-        return self._X[self._cuts[number] : self._cuts[number + 1]]
-
-
 def as_reader(X):
-    return Blocks(X, CUTS if len(X) == 1500 else [0, 700, 3000, 4000])
+    return CountedBlocks(X, CUTS if len(X) == 1500 else [0, 700, 3000, 4000])
 
 
 def as_array(X):
@@ -75,8 +59,7 @@ def as_blocks(X):
 PARTITIONED = [as_reader, as_array, as_csr_blocks, as_frame]
 
 
-@pytest.fixture(scope="module")
-def rows():
+def make_rows():
     rng = np.random.RandomState(4)
     group = np.sort(rng.randint(3, size=1500))  # parts without some of the groups
     X = rng.randn(1500, 3) + 0.6 * (group[:, None] == 1)
@@ -85,20 +68,21 @@ def rows():
     return X, y, np.array(["a", "b", "c"])[group]
 
 
+X, y, group = make_rows()
+
+
 def classifier(**params):
     params = {"kappa": 0.1, "n_thresholds": 6, "tol": 2e-3, **PAPER, **params}
     return PartiallyFairClassifier((0.1, 0.5), **params)
 
 
 @pytest.fixture(scope="module")
-def fitted(rows):
-    X, y, group = rows
+def fitted():
     return classifier(criterion="weak").fit(X, y, sensitive_features=group)
 
 
 @pytest.mark.parametrize("protocol", [4, 5])
-def test_pickled_oracle(rows, protocol):
-    X, y, _group = rows
+def test_pickled_oracle(protocol):
     signs, codes = np.where(y == "yes", 1, -1), np.arange(1500) % 2
     oracle = ScoreOracle(X, signs, codes, 2, weights=np.arange(1500.0) % 3)
     if protocol == 4:  # all arrays come back writeable
@@ -144,8 +128,7 @@ def groups_of(group, kind):
     ],
     ids=str,
 )
-def test_fit_is_that_in_memory(rows, kind, params):
-    X, y, group = rows
+def test_fit_is_that_in_memory(kind, params):
     groups = groups_of(group, kind)
     attributes = "each" if kind == "each" else "joint"
     params = {"attributes": attributes, "tol": 5e-3, **params}
@@ -166,8 +149,7 @@ def test_fit_is_that_in_memory(rows, kind, params):
 @pytest.mark.parametrize(
     ("form", "criterion"), [(as_reader, "strong"), (as_array, "weak")]
 )
-def test_gap_is_at_most_kappa(rows, form, criterion):
-    X, y, group = rows
+def test_gap_is_at_most_kappa(form, criterion):
     model = classifier(criterion=criterion, surrogate_width="auto", kappa=0.4, tol=5e-3)
     model.fit(form(X), y, sensitive_features=group)
     assert model.converged_
@@ -175,8 +157,7 @@ def test_gap_is_at_most_kappa(rows, form, criterion):
 
 
 @pytest.mark.parametrize("form", [*PARTITIONED, as_blocks])
-def test_every_collection(rows, fitted, form):
-    X, y, group = rows
+def test_every_collection(fitted, form):
     model = classifier(criterion="weak").fit(form(X), y, sensitive_features=group)
     assert_allclose(model.coef_, fitted.coef_, atol=1e-8)
     assert_allclose(model.intercept_, fitted.intercept_, atol=1e-8)
@@ -187,23 +168,21 @@ def test_every_collection(rows, fitted, form):
     assert model.n_features_in_ == 3
 
 
-def test_everything_from_one_data_frame(rows, fitted):
-    X, y, group = rows
+def test_everything_from_one_data_frame(fitted):
     frame = pd.DataFrame(X, columns=["u", "v", "w"]).assign(y=y == "yes", group=group)
     frame = dd.from_pandas(frame, npartitions=4)
-    y, group = frame["y"], frame["group"]
+    people = {"sensitive_features": frame["group"]}
     model = classifier(criterion="weak")
-    model.fit(frame[["u", "v", "w"]], y, sensitive_features=group)
+    model.fit(frame[["u", "v", "w"]], frame["y"], **people)
     assert_allclose(model.coef_, fitted.coef_, atol=1e-8)
     assert model.classes_.tolist() == [False, True]
     assert model.feature_names_in_.tolist() == ["u", "v", "w"]
     with pytest.raises(ValueError, match="feature names"):
-        model.predict(frame[["v", "u", "w"]], sensitive_features=group)
+        model.predict(frame[["v", "u", "w"]], **people)
 
 
 @pytest.mark.parametrize("form", PARTITIONED)
-def test_prediction(rows, fitted, form):
-    X, y, group = rows
+def test_prediction(fitted, form):
     for method in ("decision_function", "predict", "predict_proba"):
         predict = getattr(fitted, method)
         expected = predict(X, sensitive_features=group)
@@ -223,8 +202,7 @@ def test_prediction(rows, fitted, form):
     )
 
 
-def test_prediction_of_some_groups_is_lazy(rows, fitted):
-    X, _y, group = rows
+def test_prediction_of_some_groups_is_lazy(fitted):
     few = X[600:], group[600:]  # two of three groups
     actual = fitted.decision_function(as_array(few[0]), sensitive_features=few[1])
     expected = fitted.decision_function(few[0], sensitive_features=few[1])
@@ -239,8 +217,7 @@ def test_prediction_of_some_groups_is_lazy(rows, fitted):
         scores.compute()
 
 
-def test_prediction_errors(rows, fitted):
-    X, _y, group = rows
+def test_prediction_errors(fitted):
     bad = X.copy()
     bad[1000, 1] = np.nan
     errors = {
@@ -258,22 +235,19 @@ def test_prediction_errors(rows, fitted):
 
 
 @pytest.mark.parametrize("form", PARTITIONED)
-def test_entries_that_are_not_finite_are_placed(rows, form):
-    X, y, group = rows
-    X = X.copy()
-    X[1200, 1] = np.nan if form is as_reader else np.inf
+def test_entries_that_are_not_finite_are_placed(form):
+    bad = X.copy()
+    bad[1200, 1] = np.nan if form is as_reader else np.inf
     part = 2 if form is as_frame else 3
-    X = form(X)
+    rows = form(bad)
     with pytest.raises(ValueError, match=rf"Partition {part} of X.*(NaN|infinity)"):
-        classifier().fit(X, y, sensitive_features=group)
+        classifier().fit(rows, y, sensitive_features=group)
     if form is as_reader:  # before anything is solved
-        assert X.n_read <= len(CUTS) - 1
+        assert rows.n_read <= len(CUTS) - 1
 
 
 @pytest.mark.parametrize("form", [as_reader, as_array])
-def test_labels_and_groups_must_fit(rows, form):
-    X, y, group = rows
-
+def test_labels_and_groups_must_fit(form):
     def fit(y=y, group=group, **params):
         classifier(**params).fit(form(X), y, sensitive_features=group)
 
@@ -297,13 +271,15 @@ def small_samples(monkeypatch):
     monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", 1200)
 
 
-@pytest.fixture(scope="module")
-def many_rows():
+def make_many_rows():
     rng = np.random.RandomState(2)
     group = np.sort(rng.randint(2, size=4000))  # parts without one of the groups
     X = rng.randn(4000, 3) + 0.6 * group[:, None]
     y = np.where(X.sum(axis=1) + rng.randn(4000) > 0.9, "yes", "no")
     return X, y, np.where(group == 1, "b", "a")
+
+
+MANY_ROWS = make_many_rows()
 
 
 def in_parts(X):
@@ -325,8 +301,8 @@ def samples(X, y, group, seed=0):
     return list(training.nested_subsamples(np.random.RandomState(seed)))
 
 
-def test_a_sample_first_takes_fewer_passes(many_rows, small_samples):
-    rows, X = many_rows, as_reader(many_rows[0])
+def test_a_sample_first_takes_fewer_passes(small_samples):
+    rows, X = MANY_ROWS, as_reader(MANY_ROWS[0])
     model, whole = fit(X, rows), fit(rows[0], rows)
     assert model.converged_
     assert model.classes_.tolist() == ["no", "yes"]
@@ -338,8 +314,8 @@ def test_a_sample_first_takes_fewer_passes(many_rows, small_samples):
     assert np.array_equal(fit(X, rows).coef_, model.coef_)
 
 
-def test_other_starts_go_without_a_sample(many_rows, monkeypatch):
-    rows = many_rows
+def test_other_starts_go_without_a_sample(monkeypatch):
+    rows = MANY_ROWS
 
     def drawn(*_):
         raise AssertionError("a sample was drawn")
@@ -357,8 +333,8 @@ def test_other_starts_go_without_a_sample(many_rows, monkeypatch):
 
 
 @pytest.mark.parametrize("form", [in_parts, in_sparse_parts])
-def test_samples_grow_and_have_every_group(many_rows, form, small_samples):
-    X, y, group = many_rows
+def test_samples_grow_and_have_every_group(form, small_samples):
+    X, y, group = MANY_ROWS
     actual = samples(form(X), y, group)
     # Shares 1/16 and 1/4 of either group have fewer than 500 rows.
     assert [len(sample.signs) for sample in actual] == [1000, 1000, 1201]
@@ -398,8 +374,8 @@ def test_samples_have_the_rows_with_weight_of_rare_cells(monkeypatch):
         assert sample.given == "label"
 
 
-def test_no_sample_of_few_or_wide_rows(many_rows, monkeypatch):
-    X, y, group = many_rows
+def test_no_sample_of_few_or_wide_rows(monkeypatch):
+    X, y, group = MANY_ROWS
     assert not samples(in_parts(X), y, group)
     for limit in (900, 4000):  # below 500 a group; as many as there are
         monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", limit)

@@ -117,16 +117,9 @@ def test_sizes_are_those_of_rows_with_as_much_noise():
         fitted(model, X, y, group, weights)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda w, y: np.where(y == 1, -1.0, w), "negative"),
-        (lambda w, y: w * (y == 1), "0 for all rows of the class 0"),
-    ],
-)
-def test_bad_weights(change, message):
+def test_a_class_without_weight():
     X, y, group, weights = table()
-    bad = change(weights + 1, y)
+    of_one = (weights + 1) * (y == 1)
     path = partial(partial_fairness_path, kappas=[0.2])
     for fit, rows in (
         (classifier().fit, X),
@@ -134,8 +127,8 @@ def test_bad_weights(change, message):
         (PartiallyFairClassifierCV().fit, X),
         (path, X),
     ):
-        with pytest.raises(ValueError, match=message):
-            fit(rows, y, sensitive_features=group, sample_weight=bad)
+        with pytest.raises(ValueError, match="0 for all rows of the class 0"):
+            fit(rows, y, sensitive_features=group, sample_weight=of_one)
 
 
 def test_losses_of_pairs_take_none():

@@ -78,19 +78,6 @@ def close(value, expected, **tolerance):
 
 @every_metric
 @weighted
-def test_certain_probabilities_are_groups(name, weights):
-    groups = np.array(NAMES)[CODES]
-    expected = measure(name, sensitive_features=groups, sample_weight=weights)
-    for table in (
-        pd.get_dummies(groups),
-        np.eye(3)[CODES],
-        sparse.eye_array(3, format="csr")[CODES],
-    ):
-        close(measure(name, group_probabilities=table, sample_weight=weights), expected)
-
-
-@every_metric
-@weighted
 def test_columns_have_names_and_no_order(name, weights):
     expected = measure(name, group_probabilities=P, sample_weight=weights)
     table = P[["c", "a", "b"]]
@@ -117,33 +104,6 @@ def test_weights_count_rows(name):
     repeated = np.repeat(np.arange(N), WEIGHTS)
     expected = measure(name, rows=repeated, group_probabilities=P.iloc[repeated])
     close(measure(name, group_probabilities=P, sample_weight=WEIGHTS), expected)
-
-
-@every_metric
-def test_what_is_refused(name):
-    for options in ({}, {"sensitive_features": CODES, "group_probabilities": P}):
-        with pytest.raises(
-            TypeError, match=r"sensitive_features=.* or group_probabilities="
-        ):
-            measure(name, **options)
-    table, hole = P.copy(), P.copy()
-    table.loc[3, "b"], hole.loc[1, "a"] = 1.5, np.nan
-    for wrong, message in (
-        (table, "below 0 or above 1, the first in row 3, column 'b'"),
-        (P.iloc[:9], f"a row for each of the {N} samples"),
-        (P.assign(b=P["b"] / 2), r"do not add up to 1, the first row \d"),
-        (P.assign(d=0.0), "never positive: 'd'"),
-        (hole, "missing, the first in row 1, column 'a'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            measure(name, group_probabilities=wrong)
-    only_a = np.where(P["a"] == 1, 1.0, 0.0)
-    if "balance" not in name and name not in ("minimum", "proportions"):
-        with pytest.raises(ValueError, match=r"sample_weight is 0 .* 'b', 'c'"):
-            measure(name, group_probabilities=P, sample_weight=only_a)
-
-
-# -- Against the definitions -----------------------------------------------------------
 
 
 def brute_force(A, scores, interval, thresholds=None):
@@ -212,9 +172,6 @@ def test_a_cluster_of_which_nothing_is_known():
         balance_score(labels, group_probabilities=table)
 
 
-# -- What probabilities may promise ----------------------------------------------------
-
-
 def joint_law(rng, n_z=40):
     """Weights of all (z, group, score), P(group | z), and scores that follow `z`."""
     p_z = rng.dirichlet(np.ones(n_z))
@@ -278,9 +235,6 @@ def test_unmixed_scores_that_are_equal_or_infinite():
     assert unmixed_parity_gap(scores, group_probabilities=P) == finite
 
 
-# -- Gap by chance ---------------------------------------------------------------------
-
-
 def test_sizes_or_probabilities():
     for options in ({}, {"group_sizes": [9, 9], "group_probabilities": P}):
         with pytest.raises(
@@ -294,9 +248,6 @@ def test_sizes_or_probabilities():
     # The same group twice has no gap; it is the root of a singular matrix.
     halves = pd.DataFrame({"a": np.full(50, 0.5), "b": 0.5})
     assert null_parity_gap(group_probabilities=halves) < 1e-6
-
-
-# -- Groups with holes -----------------------------------------------------------------
 
 
 HOLES = {

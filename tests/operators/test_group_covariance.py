@@ -10,6 +10,8 @@ from scalefair.operators import GroupCovariance
 from scalefair.operators import _coded_rows as coded_rows
 from scalefair.streaming import PartitionedRows
 
+from ..conftest import with_long_indices
+
 dask = pytest.importorskip("dask")
 
 M, N = 230, 23
@@ -43,12 +45,6 @@ def definition(X, codes, centering):
     return np.array(covariances)
 
 
-def long_indices(X):
-    X = sparse.csr_array(X)
-    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
-    return X
-
-
 def with_duplicates(X):
     """Each entry stored twice, as halves, out of order."""
     A = sparse.coo_array(X)
@@ -72,7 +68,7 @@ FORMS = {
     "list": lambda X: X.tolist(),
     "csr": sparse.csr_array,
     "csc": sparse.csc_array,
-    "int64 indices": long_indices,
+    "int64 indices": with_long_indices,
     "duplicates": with_duplicates,
     "parts": in_parts,
     "CSR parts": lambda X: in_parts(sparse.csr_array(X)),
@@ -223,9 +219,6 @@ def test_bad_blocks_and_weights():
         operator.with_weights([1.0, 1.0, 1.0])
     with pytest.raises(TypeError, match="real"):
         GroupCovariance(1j * np.eye(3), [0, 1, 1], [1.0, 1.0])
-
-
-# --- Rows in parts ---------------------------------------------------------------
 
 
 def test_a_group_without_rows():

@@ -28,7 +28,9 @@ from scalefair.operators import (
     SymmetricBlockOperator,
 )
 from scalefair.operators._base import TypedOperator
-from scalefair.streaming import PartitionedRows, RowReader
+from scalefair.streaming import PartitionedRows
+
+from ..conftest import CountedBlocks, with_long_indices
 
 N = 60
 SCIPY = tuple(map(int, scipy.__version__.split(".")[:2]))
@@ -100,34 +102,19 @@ def dense_covariance(X, weights=None):
     return C
 
 
-def with_int64_indices(W):
-    W = sparse.csr_array(W)
-    W.indices, W.indptr = W.indices.astype(np.int64), W.indptr.astype(np.int64)
-    return W
-
-
 def covariance(form, weights=lambda X: None):
     return lambda X, dtype: GroupCovariance(
         form(X), codes(X), [0.3, 0.7], dtype=dtype, sample_weight=weights(X)
     )
 
 
-class TwoBlocks(RowReader):
-    """A CSR matrix in two blocks of rows."""
-
-    n_features, dtype, is_sparse = N, np.dtype(np.float64), True
-
-    def __init__(self, matrix):
-        self.matrix = sparse.csr_array(matrix)
-        self.lengths = np.array([25, len(matrix) - 25])
-        self.nnz = self.matrix.nnz
-
-    def block(self, number):
-        return self.matrix[:25] if number == 0 else self.matrix[25:]
+def in_two(X):
+    """The rows of a CSR matrix in two blocks."""
+    return CountedBlocks(sparse.csr_array(X), [0, 25, len(X)])
 
 
 def in_parts(X):
-    return PartitionedRows.of(TwoBlocks(X))
+    return PartitionedRows.of(in_two(X))
 
 
 def normalized(form, **options):
@@ -170,12 +157,12 @@ REGISTRY = {
     },
     "NormalizedAffinity": (normalized(sparse.csr_array), graph, dense_normalized),
     "NormalizedAffinity, unweighted": (
-        normalized(with_int64_indices, regularization=0.7, shift=1.5),
+        normalized(with_long_indices, regularization=0.7, shift=1.5),
         lambda: 3.5 * (graph() > 0),
         lambda W: dense_regularized(W, 0.7) + 1.5 * np.eye(N),
     ),
     "NormalizedAffinity, weighted": (
-        normalized(with_int64_indices, regularization=0.7, sample_weight=WEIGHTS),
+        normalized(with_long_indices, regularization=0.7, sample_weight=WEIGHTS),
         lambda: 3.5 * (graph() > 0),
         lambda W: dense_regularized(W, 0.7, WEIGHTS),
     ),
@@ -210,7 +197,7 @@ REGISTRY = {
         lambda X: dense_kernel(X, 3.0),
     ),
     "PartitionedMatrix": (
-        lambda W, dtype: PartitionedMatrix(TwoBlocks(W), dtype=dtype),
+        lambda W, dtype: PartitionedMatrix(in_two(W), dtype=dtype),
         graph,
         np.asarray,
     ),

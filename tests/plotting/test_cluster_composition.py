@@ -93,7 +93,6 @@ def test_several_attributes_lie_above_each_other(ax):
         ({"sensitive_features": frame.assign(age=1)}, "Column age .* only one group"),
         ({"sensitive_features": frame.assign(age=LABELS == -1)}, "4 groups of attrib"),
         ({"sensitive_features": frame.set_axis(["g"] * 2, axis=1)}, "equal names"),
-        ({"attributes": "both"}, 'attributes must be "joint" or "each"'),
     ]:
         with pytest.raises(ValueError, match=message):
             draw(ax, **{"attributes": "each", "sensitive_features": frame, **options})

@@ -104,14 +104,6 @@ def same(values, expected):
 
 
 @every_figure
-@weighted
-def test_certain_probabilities_are_groups(name, weights):
-    expected = draw(name, sensitive_features=NAMES[CODES], sample_weight=weights)
-    table = pd.get_dummies(NAMES[CODES])[["c", "a", "b"]]
-    same(draw(name, group_probabilities=table, sample_weight=weights), expected)
-
-
-@every_figure
 def test_weights_count_rows_and_rows_of_no_group_do_not(name):
     repeated = np.repeat(np.arange(N), WEIGHTS)
     weighted = draw(name, group_probabilities=P, sample_weight=WEIGHTS)
@@ -124,20 +116,6 @@ def test_weights_count_rows_and_rows_of_no_group_do_not(name):
     table[nothing] = np.nan
     expected = draw(name, ~nothing, group_probabilities=P[~nothing])
     same(draw(name, group_probabilities=table), expected)
-
-
-@every_figure
-def test_weights_and_groups_that_are_refused(name):
-    with pytest.raises(ValueError, match=r"sample_weight .*position 0"):
-        draw(name, sensitive_features=NAMES[CODES], sample_weight=np.arange(N) - 3.0)
-    with pytest.raises(
-        (TypeError, ValueError), match=r"sensitive_features.*group_prob"
-    ):
-        draw(name)
-    with pytest.raises(TypeError, match="got both"):
-        draw(name, sensitive_features=NAMES[CODES], group_probabilities=P)
-    with pytest.raises(ValueError, match="do not add up to 1, the first row 0"):
-        draw(name, group_probabilities=P / 2)
 
 
 def test_what_is_shown_is_expected():

@@ -37,9 +37,6 @@ def mlp(targets=y, rows=X, **options):
         return MLPRegressor(**options).fit(rows, targets)
 
 
-# Pipelines
-
-
 @pytest.mark.parametrize("make", [mlp, lambda: Ridge().fit(X, y)], ids=["mlp", "ridge"])
 def test_a_frozen_last_step(make):
     """The layers are those of the estimator inside; it stays frozen in the copy."""
@@ -62,9 +59,6 @@ def test_a_frozen_last_step(make):
     assert find_host(FrozenEstimator(model)).estimator is model
 
 
-# Changes
-
-
 @pytest.mark.parametrize("model", [mlp(), Ridge().fit(X, y)], ids=["mlp", "ridge"])
 def test_changes_that_do_not_fit(model):
     host = find_host(model)
@@ -80,9 +74,6 @@ def test_changes_that_do_not_fit(model):
         single.replaced({2: (np.full((1, 4), 1e300), None)})
 
 
-# Which layer
-
-
 def test_layers_by_number_and_name():
     host = find_host(mlp())
     assert [host.resolve(i) for i in (0, 2, -1, -3)] == [0, 2, 2, 0]
@@ -95,9 +86,6 @@ def test_layers_by_number_and_name():
     for bad in (1.0, True, None):
         with pytest.raises(TypeError, match="integer or a name"):
             host.resolve(bad)
-
-
-# What is refused
 
 
 class Squaring(LinearRegression):

@@ -53,8 +53,6 @@ def change(method, weight, moments, mean=15.0, covariance=150.0, **options):
 
 directly, published = partial(change, "direct"), partial(change, "explainable_svd")
 
-# The published method: the second moment
-
 
 def second(W, layer, reduction):
     values, Q = layer.covariance_eigenpairs()
@@ -102,9 +100,6 @@ def test_ends_of_the_second_reduction():
     np.testing.assert_array_equal(same, W)
     scaled = layer_of(1e3 * X, codes)  # units of the inputs play no part
     np.testing.assert_allclose(second(W, scaled, 30.0), second(W, layer, 30.0))
-
-
-# The first moment
 
 
 @given(
@@ -237,9 +232,6 @@ def test_published_method_step_by_step():
     np.testing.assert_allclose(paper.weight, expected, rtol=1e-6, atol=1e-8)
 
 
-# The direct method
-
-
 N = 1500
 RNG = np.random.default_rng(0)
 PEOPLE = pd.DataFrame({"sex": RNG.permutation(["f", "m"] * (N // 2))})
@@ -337,9 +329,6 @@ def test_wide_layers_begin_with_few_rows():
     assert result.change <= 1.03 * result.change_bound
 
 
-# Bounds: gaps that are rounding or noise
-
-
 def bounds_of(weight, moments, noise_floor=True):
     layer = LayerMoments(moments)
     return GapBounds.build(weight, layer, (15.0, 150.0), noise_floor)
@@ -431,9 +420,6 @@ def test_a_rare_group_leaves_the_others_their_bound():
     with_rare = directly(W, three, noise_floor=True)
     assert gap(with_rare.weight)[0] <= 1.05 * gap(directly(W, two).weight)[0]
     assert with_rare.change < directly(W, three).change
-
-
-# Moments of the inputs
 
 
 @pytest.mark.parametrize(("noise", "scale"), [(0.0, 1e-5), (1e-3, 1e6)])

@@ -24,8 +24,8 @@ from scalefair.postprocessing import (
 )
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._passes import ModelRows, training_rows
-from scalefair.streaming import RowReader
 
+from ..conftest import CountedBlocks
 from .conftest import assert_same_moments, mlp, table
 
 M = 240
@@ -40,24 +40,9 @@ X, Y, CODES = X[ORDER], Y[ORDER], CODES[ORDER]
 network = cache(lambda: mlp(X, Y))  # the estimator never modifies what it is given
 
 
-class Blocks(RowReader):
-    """Rows as if they were in a file, and how often they were read."""
-
-    def __init__(self, rows, size=70):
-        self._rows = rows
-        self._size = size
-        starts = np.arange(0, rows.shape[0], size)
-        self.lengths = np.diff(np.append(starts, rows.shape[0]))
-        self.n_features = rows.shape[1]
-        self.dtype = rows.dtype
-        self.is_sparse = sparse.issparse(rows)
-        self.nnz = rows.nnz if self.is_sparse else rows.size
-        self.n_read = 0
-
-    def block(self, number):
-        self.n_read += 1
-        start = number * self._size
-        return self._rows[start : start + self._size]
+def in_blocks(rows, size=70):
+    m = rows.shape[0]
+    return CountedBlocks(rows, [*range(0, m, size), m])
 
 
 def delayed_blocks(rows, size=70):
@@ -80,8 +65,8 @@ PARTS = {
     "array": lambda rows: array_of(rows, (70, 3)),
     "frame": frame_of,
     "CSR blocks": lambda rows: delayed_blocks(sparse.csr_array(rows)),
-    "reader": Blocks,
-    "reader of CSR": lambda rows: Blocks(sparse.csr_array(rows)),
+    "reader": in_blocks,
+    "reader of CSR": lambda rows: in_blocks(sparse.csr_array(rows)),
 }
 
 
@@ -191,9 +176,9 @@ class Noting(Ridge):
 
 
 def test_batches_of_a_part():
-    linear = fair(Noting().fit(X, Y), Blocks(X), batch_size=7)
+    linear = fair(Noting().fit(X, Y), in_blocks(X), batch_size=7)
     SIZES.clear()
-    linear.predict(Blocks(X))
+    linear.predict(in_blocks(X))
     assert max(SIZES) == 7
     assert sum(SIZES) == M + 2  # two to see that the model is linear
 
@@ -210,7 +195,7 @@ def test_targets_and_groups_of_every_kind():
         (arrays, columns[["y"]], columns[["g"]]),
         (arrays, delayed_blocks(Y), array_of(CODES).to_delayed()),
         (arrays, list(Y), delayed_blocks(CODES)),
-        (Blocks(X), columns["y"], columns["g"]),
+        (in_blocks(X), columns["y"], columns["g"]),
     ]:
         assert_same(fair(network(), rows, targets, codes), expected)
 
@@ -231,7 +216,7 @@ def test_names_of_columns_reach_the_model():
     with pytest.raises(ValueError, match="feature names"):
         fair(network_of_names, moved)
     # They go when rows without names are fitted.
-    model.set_params(estimator=network()).fit(Blocks(X), Y, sensitive_features=CODES)
+    model.set_params(estimator=network()).fit(in_blocks(X), Y, sensitive_features=CODES)
     assert not hasattr(model, "feature_names_in_")
 
 
@@ -264,7 +249,7 @@ def test_torch_modules_are_shared_by_threads():
 def test_the_sample_does_not_depend_on_the_parts():
     codes = np.sort(table(M, n_groups=3)[2])
     host, samples = find_host(network()), []
-    for rows in (X, *(Blocks(X, size) for size in (1, 37, M))):
+    for rows in (X, *(in_blocks(X, size) for size in (1, 37, M))):
         rows = training_rows(ExplainableSVDRegressor(host.estimator), rows, codes)
         sample = ModelRows.build(host, *rows, None).sample(30, np.random.RandomState(1))
         samples.append((sample.X.X, sample.membership.codes))
@@ -282,7 +267,7 @@ def test_how_often_a_file_is_read():
         ({"layer": -1}, 4),
         ({"refit_last": None}, 4),
     ]:
-        reader = Blocks(X)
+        reader = in_blocks(X)
         model = fair(network(), reader, **options)
         assert reader.n_read == n_passes * len(reader)
         reader.n_read = 0
@@ -304,7 +289,7 @@ def test_entries_that_are_not_finite_are_placed(kind, bad, monkeypatch):
 
 
 def test_columns_that_do_not_fit():
-    for parts in (array_of(X[:, :3]), Blocks(X[:, :3])):
+    for parts in (array_of(X[:, :3]), in_blocks(X[:, :3])):
         with pytest.raises(ValueError, match="X has 3 features"):
             fair(network(), parts)
         with pytest.raises(ValueError, match="X has 3 features"):
@@ -326,15 +311,15 @@ def test_columns_that_do_not_fit():
 )
 def test_targets_and_groups_that_do_not_fit(change, message):
     with pytest.raises(ValueError, match=message):
-        fair(network(), Blocks(X), **change)
+        fair(network(), in_blocks(X), **change)
     with pytest.raises(ValueError, match="1 sample"):
-        fair(network(), Blocks(X[:1]), Y[:1], CODES[:1])
-    model = fair(network(), Blocks(X), None, refit_last=None)
+        fair(network(), in_blocks(X[:1]), Y[:1], CODES[:1])
+    model = fair(network(), in_blocks(X), None, refit_last=None)
     assert model.refit_gaps_after_ is None
 
 
 def test_the_estimator_must_come_fitted():
-    for rows in (array_of(X), Blocks(X)):
+    for rows in (array_of(X), in_blocks(X)):
         with pytest.raises(ValueError, match="fitted already"):
             fair(MLPRegressor(), rows)
         with pytest.raises(ValueError, match="fitted already"):
@@ -342,8 +327,6 @@ def test_the_estimator_must_come_fitted():
         with pytest.raises(NotFittedError, match="prefit=True"):
             fair(MLPRegressor(), rows, prefit=True)
 
-
-# Calibrated classifiers
 
 LABELS = np.where(X[:, 0] + np.cos(7.0 * np.arange(M)) > 1.0, "yes", "no")
 GROUPS = np.array(["f", "m"])[CODES]
@@ -397,6 +380,6 @@ def test_calibration_is_that_in_memory(kind):
     ],
 )
 def test_bad_input_of_calibration(arguments, message):
-    rows = Blocks(arguments.get("rows", X))
+    rows = in_blocks(arguments.get("rows", X))
     with pytest.raises(ValueError, match=message):
         calibrated(**arguments | {"rows": rows})

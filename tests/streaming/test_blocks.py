@@ -6,18 +6,14 @@ from scipy import sparse
 
 from scalefair.streaming import row_blocks
 
+from ..conftest import with_long_indices
+
 
 def matrix(m=100, n=7):
     X = np.random.default_rng(0).standard_normal((m, n))
     X[np.abs(X) < 1] = 0
     X[40:60] = 0
     X[70] = 5.0
-    return X
-
-
-def with_long_indices(X):
-    X = sparse.csr_array(X)
-    X.indptr, X.indices = X.indptr.astype(np.int64), X.indices.astype(np.int64)
     return X
 
 

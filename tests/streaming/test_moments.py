@@ -392,8 +392,6 @@ def test_mapped_rows_are_read_in_blocks(tmp_path):
     assert moments.means.sum() == pytest.approx(40 * 2 / 1000)
 
 
-# --- Groups that are known as probabilities ---------------------------------------
-
 M, H = 300, 3
 NAMES = ["a", "b", "c"]
 

@@ -9,10 +9,12 @@ import numba
 import numpy as np
 import pytest
 from scipy import sparse
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 from scalefair._memory import array_bytes
 from scalefair.streaming import LocalParts, Parts
+
+from ..conftest import blas_threads
 
 dask = pytest.importorskip("dask")
 from scalefair.streaming._dask import DaskParts, require_dask  # noqa: E402
@@ -33,13 +35,6 @@ both = pytest.mark.parametrize("make", [local, delayed], ids=["local", "dask"])
 
 def weighted(part, factor, shift, numbers):
     return factor * part + shift + 100 * numbers
-
-
-def blas_threads():
-    blas = ThreadpoolController().select(user_api="blas").info()
-    # Another test may have loaded faiss, which brings a BLAS for itself.
-    ours = [library for library in blas if "faiss" not in library["filepath"]]
-    return {library["num_threads"] for library in ours}
 
 
 def threads_of(part):

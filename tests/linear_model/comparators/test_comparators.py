@@ -28,8 +28,6 @@ from scalefair.linear_model.comparators._penalized import (
 # Most groups here have few rows: what is tested does not depend on their number.
 pytestmark = pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
 
-# Pairwise fairness.
-
 CONSTRAINTS = ["group_auc", "inter_group", "intra_group"]
 
 
@@ -201,9 +199,6 @@ def test_too_few_iterations_warn():
     assert not model.converged_
     assert model.n_iter_ == 1
     assert model.kkt_residual_ > 1e-4
-
-
-# Partial parity as a penalty.
 
 
 def _rates(scores, thresholds, groups, surrogate="ramp"):

@@ -196,9 +196,6 @@ def test_bad_predictions(comparator, predict, message):
         _fair(comparator(inner, prefit=True), targets=None)
 
 
-# The maps.
-
-
 def _fitted(comparator, scores, groups, **options):
     options = {"random_state": 0, "group_predictor": False, **options}
     model = comparator(_First(), **options)
@@ -231,9 +228,6 @@ def _ks(a, b):
 def _distance(outputs, groups):
     parts = [outputs[groups == g] for g in np.unique(groups)]
     return max(_ks(a, b) for a in parts for b in parts)
-
-
-# The barycentre
 
 
 def test_nondecreasing_and_constant_beyond_the_ends():
@@ -324,9 +318,6 @@ def test_invariances(fit, options, slopes, seed, n_groups):
         assert (np.diff(expected[groups == g][ranks]) >= -1e-9).all()
 
 
-# Binned scores
-
-
 def _largest_ks(moved):
     sums = np.cumsum(moved, axis=1)
     return np.abs(sums[:, None] - sums).max()
@@ -383,6 +374,3 @@ def test_given_bounds():
     for bounds in [(3, -1), (0, 0), (0, np.inf), (0, 1, 2), ("a", "b"), ((0, 1), 2)]:
         with pytest.raises(ValueError, match="bounds must be two finite numbers"):
             _map(scores, groups, bounds=bounds)
-    for name, value in [("n_bins", 0), ("tolerance", 1.5), ("assignment", "lot")]:
-        with pytest.raises(ValueError, match=f"'{name}' parameter"):
-            _map(scores, groups, **{name: value})
