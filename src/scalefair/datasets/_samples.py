@@ -153,7 +153,7 @@ def make_biased_rows(
 
 def _batches(n_rows: int) -> Iterator[slice]:
     """Batches of rows that are changed together: their arrays stay in the cache."""
-    return gen_batches(n_rows, 8192)
+    yield from gen_batches(n_rows, 8192)
 
 
 def _sparse_rows(

@@ -133,7 +133,7 @@ def test_against_a_grid(seed, r, spread):
 
 
 def test_three_groups_are_refused():
-    with pytest.raises(ValueError, match=r"has 3 groups.*exactly two.*FairPCA"):
+    with pytest.raises(ValueError, match=r"are 3 groups.*exactly two.*FairPCA"):
         ErrorWeightedFairPCA(1).fit(PAIRS, sensitive_features=[0, 1, 2, 2])
 
 
