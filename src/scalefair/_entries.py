@@ -327,7 +327,11 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
     i, j, weights = zip(*entries, strict=True) if entries else ((), (), ())
     shape = len(nodes), len(nodes)
     A = sparse.csr_array((np.array(weights, np.float64), (i, j)), shape=shape)
-    # 4. Groups in the order of the nodes.
+    return add_directions(A), _in_order_of(nodes, groups)
+
+
+def _in_order_of(nodes: list[Any], groups: Any) -> Any:
+    """Return groups by node in the order of the nodes; others go by position."""
     if isinstance(groups, Mapping):
         missing = [node for node in nodes if node not in groups]
         if missing:
@@ -335,16 +339,15 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
                 f"sensitive_features has no group for {len(missing)} of {len(nodes)} "
                 f"nodes, the first: {missing[0]!r}."
             )
-        groups = [groups[node] for node in nodes]
-    elif hasattr(groups, "iloc"):
-        labels = list(groups.index)
-        if labels != nodes and set(labels) == set(nodes):
-            raise ValueError(
-                "The labels of sensitive_features are the nodes in another order: pass "
-                "sensitive_features.to_dict(), which goes by node, or .to_numpy(), "
-                "which goes by position."
-            )
-    return add_directions(A), groups
+        return [groups[node] for node in nodes]
+    labels = list(groups.index) if hasattr(groups, "iloc") else nodes
+    if labels != nodes and set(labels) == set(nodes):
+        raise ValueError(
+            "The labels of sensitive_features are the nodes in another order: pass "
+            "sensitive_features.to_dict(), which goes by node, or .to_numpy(), which "
+            "goes by position."
+        )
+    return groups
 
 
 def add_directions(A: sparse.csr_array) -> sparse.csr_array:
