@@ -25,6 +25,7 @@ from sklearn.utils import gen_batches
 
 from scalefair._memory import peak_memory
 from scalefair._messages import listed
+from scalefair._rounding import ROUNDING
 from scalefair.cli import _encoder, _errors, _report, _rows, _run
 from scalefair.cli import _options as opt
 from scalefair.cli._report import Facts
@@ -181,7 +182,8 @@ def _encoders(pipeline: Any) -> Iterator[tuple[Sequence[str], Any]]:
             yield from _encoders(part if is_pipeline else make_pipeline(part))
         if hasattr(step, "categories_"):
             names = getattr(step, "feature_names_in_", ())
-            with suppress(Exception):  # not all steps before it name their columns
+            # Not all steps before it name their columns.
+            with suppress(AttributeError, ValueError):
                 names = names if len(names) else [*pipeline[:i].get_feature_names_out()]
             yield names, step.categories_
 
@@ -358,7 +360,7 @@ def _measure(
     mean = partial(np.average, weights=rows.weight)
     offsets = y - mean(y)
     variance = mean(offsets**2)
-    noise = (1e-12 * mean(y)) ** 2  # what rounding may make of a variance of 0
+    noise = (ROUNDING * mean(y)) ** 2  # what rounding may make of a variance of 0
     columns: Facts = {"mean_target": y, "offset": offsets, "square": offsets**2}
     facts: Facts = {}
     for when, values in predictions.items():
@@ -376,7 +378,7 @@ def _measure(
         # The variance within the group: the mean square about the centre of all rows,
         # less the square of the distance of the group's mean from it.
         square = record.pop("square")
-        variance, noise_here = square - record.pop("offset") ** 2, 1e-14 * square
+        variance, noise_here = square - record.pop("offset") ** 2, ROUNDING * square
         for when in predictions:
             error = record[f"mse_{when}"]
             record[f"r2_{when}"] = _explained(error, variance, noise + noise_here)

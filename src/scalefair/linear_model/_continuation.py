@@ -170,7 +170,8 @@ class GapSolver:
         if width < self.problem.width:
             n_ranks = max(n_ranks, self._n_narrow_ranks)
         n_ranks = max(n_ranks, self.problem.n_thresholds)
-        problem = self.problem.with_surrogate(bound, width, n_ranks)
+        # A bound of one is no constraint: gaps are at most one.
+        problem = self.problem.with_surrogate(min(bound, 1.0), width, n_ranks)
         problem.require_memory()
         x = problem.with_thresholds(weights, thresholds)
         value = problem.smoothed(x, 0.0)
@@ -187,10 +188,10 @@ class GapSolver:
     def start_from(self, solution: Solution, weights: Array) -> Solution:
         """Return weights with the surrogate of a solution for other rows or kappa.
 
-        Its bound keeps its ratio to kappa; a bound of one is no constraint.
+        Its bound keeps its ratio to kappa.
         """
         return self.start_at(
-            min(self.kappa * solution.problem.kappa / solution.kappa, 1.0),
+            self.kappa * solution.problem.kappa / solution.kappa,
             solution.problem.width,
             weights,
             solution.thresholds,

@@ -356,7 +356,7 @@ class PartiallyFairClassifier(BaseGroupClassifier):
             start = solver.start_from(last, last.weights)
         elif self._can_warm_start(problem):
             w = layout.parameters(np.column_stack([self.coef_, self.intercept_]))
-            bound = min(kappa * self._kappa_ratio, 1.0)
+            bound = kappa * self._kappa_ratio
             width = self.surrogate_width_ if is_auto else width
             start = solver.start_at(bound, width, w, self.thresholds_.ravel())
         elif not isinstance(self.start, str):

@@ -326,15 +326,15 @@ class Ramp:
         A value at the centre and a slope, for weights (S, 2 P) of the parts.
         """
 
-        # Each part changes the line at two edges: its slope where it begins to bend,
-        # slope and value where it is straight again. The line is the sum of the
-        # changes at the edges below.
         def add_at(edges: NDArray[np.int64], changes: Array) -> Array:
             """Add the change that each part makes, (S, 2 P), at its edge."""
             total = np.zeros((self.edges.size, len(changes)))
             np.add.at(total, edges, changes.T)
             return total.T
 
+        # Each part changes the line at two edges: its slope where it begins to bend,
+        # slope and value where it is straight again. The line is the sum of the
+        # changes at the edges below.
         weights = weights / self.width
         # Without corners the derivative of a part jumps from 0 to 1 / width at its
         # kink. With them it rises from 0 at `lower` to that at the end of the corner.

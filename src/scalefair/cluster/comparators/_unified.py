@@ -167,8 +167,9 @@ class UnifiedFairSpectralClustering(GraphComparator):
             random_state=rng,
             **PAPERS_METHOD,
         )
-        with warnings.catch_warnings():  # of parameters that this method does not have
-            warnings.simplefilter("ignore", UserWarning)
+        with warnings.catch_warnings():  # advice on parameters that are not here
+            advice = ".*(regularization|assign_labels)="
+            warnings.filterwarnings("ignore", advice, UserWarning)
             start.fit(W, sensitive_features=problem.groups.view(GroupCodes))
         state = Alternation(W, problem, self, start)
         history: list[float] = []
