@@ -1,12 +1,15 @@
 """What the solvers multiply by and never form: LinearOperators on blocks."""
 
 from scalefair.operators._amg import AMGPreconditioner, coarse_degree
-from scalefair.operators._base import SymmetricBlockOperator
+from scalefair.operators._base import (
+    NullspaceProjector,
+    Projected,
+    SymmetricBlockOperator,
+)
 from scalefair.operators._gaussian_kernel import NystroemKernel, RBFKernel
 from scalefair.operators._group_covariance import GroupCovariance
 from scalefair.operators._normalized import NormalizedAffinity, NormalizedOperator
 from scalefair.operators._partitioned_matrix import PartitionedMatrix
-from scalefair.operators._projection import NullspaceProjector, Projected
 
 __all__ = [
     "AMGPreconditioner",
