@@ -19,6 +19,8 @@ from scalefair.operators import GroupCovariance
 from scalefair.postprocessing import ExplainableSVDRegressor, FairCalibratedClassifier
 from scalefair.streaming import GroupMoments
 
+from .conftest import assert_same_moments, bad_weights
+
 N = 60
 WEIGHTS = np.random.default_rng(1).integers(0, 5, N)
 WEIGHTS[:6] = 2, 1, 1, 2, 3, 1  # groups, labels and clusters all have some weight
@@ -144,28 +146,7 @@ def test_shares_leave_out_what_has_no_weight(measure):
     assert_same(measure(rows, is_first), measure(select(rows, is_first), None))
 
 
-@pytest.mark.parametrize("measure", GAPS.values(), ids=list(GAPS))
-def test_group_without_weight(measure):
-    rows = table()
-    with pytest.raises(ValueError, match=r"sample_weight is 0 for all .*: 'b'"):
-        measure(rows, np.where(rows["groups"] == "b", 0, WEIGHTS))
-
-
-BAD_WEIGHTS = [
-    (np.where(np.arange(N) == 3, -1.0, 1), r"negative, the first at position 3 \(-1\)"),
-    (
-        np.where(np.arange(N) == 4, np.nan, 1),
-        "NaN or infinite, the first at position 4",
-    ),
-    (np.ones(N - 1), rf"\({N - 1},\) for {N} samples"),
-    (np.ones((N, 2)), "one-dimensional"),
-    (np.zeros(N), "zero for all samples"),
-    (np.ma.masked_less(np.arange(N), 3), "masked entries"),
-    (["heavy"] * N, "real numbers"),
-]
-
-
-@pytest.mark.parametrize(("weights", "message"), BAD_WEIGHTS)
+@pytest.mark.parametrize(("weights", "message"), bad_weights(N))
 def test_bad_weights_of_a_cut(weights, message):
     with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
         cut(table(), weights)
@@ -255,19 +236,12 @@ def frozen(estimator):
 )
 @pytest.mark.parametrize(
     ("weights", "message"),
-    [*BAD_WEIGHTS, (table()["others"] != "x", "0 for all .*'x'")],
+    [*bad_weights(N), (table()["others"] != "x", "0 for all .*'x'")],
 )
 def test_fit_refuses_bad_weights(estimator, weights, message):
     for form in (np.asarray, FORMS["Dask"]):
         with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
             fit(estimator, table(), weights, form)
-
-
-def assert_same_moments(got, expected, rtol=1e-12):
-    assert got.groups.tolist() == expected.groups.tolist()
-    for name in ("counts", "means", "scatters"):
-        a, b = getattr(got, name), getattr(expected, name)
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * np.abs(b).max())
 
 
 @every_form
@@ -300,12 +274,10 @@ def test_moments_of_few_rows_at_a_time(tmp_path):
     expected = GroupMoments.from_data(X, groups, sample_weight=weights)
     assert_same_moments(first, expected)
     first.save(tmp_path / "moments.npz")
-    loaded = GroupMoments.load(tmp_path / "moments.npz")
-    assert_same_moments(loaded, first, rtol=0)
-    assert_same_moments(
-        GroupMoments.from_data(FORMS["Dask"](X), groups, sample_weight=weights),
-        expected,
-    )
+    assert_same_moments(GroupMoments.load(tmp_path / "moments.npz"), first, rtol=0)
+    parts = FORMS["Dask"](X)
+    first = GroupMoments.from_data(parts, groups, sample_weight=weights)
+    assert_same_moments(first, expected)
 
 
 def test_partial_fit():
