@@ -43,75 +43,59 @@ def select(rows, index):
     return {name: values[index] for name, values in rows.items()}
 
 
-def graph(rows, weights):
+def graph(rows):
     """Complete graph with self-loops, whose nodes can be repeated."""
     return np.exp(-((rows["scores"][:, None] - rows["scores"]) ** 2) / 9)
 
 
-def of_score(function, **options):
+def of(function, *columns, **options):
+    """Measure of columns of weighted rows, by the groups or each of two attributes."""
+
     def measure(rows, weights):
-        return function(
-            rows["scores"],
-            sensitive_features=rows["groups"],
-            sample_weight=weights,
-            **options,
-        )
+        groups = rows["groups"]
+        if "attributes" in options:
+            groups = np.column_stack([groups, rows["others"]])
+        arguments = {"sensitive_features": groups, "sample_weight": weights, **options}
+        return function(*(rows[name] for name in columns), **arguments)
 
     return measure
 
 
-def of_labels(function, **options):
-    def measure(rows, weights):
-        return of_score(function, y_score=rows["scores"], **options)(
-            {**rows, "scores": rows["labels"]}, weights
-        )
-
-    return measure
-
-
-def of_attributes(function, **options):
-    def measure(rows, weights):
-        both = np.column_stack([rows["groups"], rows["others"]])
-        return of_score(function, attributes="each", **options)(
-            {**rows, "scores": rows["labels"], "groups": both}, weights
-        )
-
-    return measure
+EACH = {"attributes": "each"}
 
 
 def cut(rows, weights, W=None, **options):
-    W = graph(rows, weights) if W is None else W
+    W = graph(rows) if W is None else W
     return metrics.normalized_cut_score(
         W, rows["labels"], sample_weight=weights, **options
     )
 
 
-# What measures rows with weights; a gap refuses groups without weight, shares leave
-# them out.
+# What measures rows with weights: shares, which leave out groups without weight, and
+# gaps, which refuse them.
 SHARES = {
-    "balance": of_attributes(metrics.balance_score, average=None),
-    "minimum balance": of_attributes(metrics.minimum_balance_score),
-    "proportions": of_attributes(metrics.group_proportions),
+    "balance": of(metrics.balance_score, "labels", average=None, **EACH),
+    "minimum balance": of(metrics.minimum_balance_score, "labels", **EACH),
+    "proportions": of(metrics.group_proportions, "labels", **EACH),
     "cut": cut,
     "regularised cut": lambda rows, weights: cut(rows, weights, regularization=0.5),
 }
-GAPS = {
-    "KS": of_score(metrics.statistical_parity_ks),
-    "KS, each": of_attributes(metrics.statistical_parity_ks),
-    "moments": of_score(metrics.moment_gaps),
-    "moments, each": of_attributes(metrics.moment_gaps),
-    "group AUC": of_score(metrics.group_auc_gap),
-    "inter-group": of_labels(metrics.inter_group_pairwise_gap),
-    "intra-group": of_labels(metrics.intra_group_pairwise_gap),
-    "partial parity": of_score(metrics.partial_parity_gap, interval=(0.1, 0.6)),
-    "one threshold": of_score(
-        metrics.weak_partial_demographic_parity_gap, threshold=5.0
+MEASURES = {
+    **SHARES,
+    "KS": of(metrics.statistical_parity_ks, "scores"),
+    "KS, each": of(metrics.statistical_parity_ks, "labels", **EACH),
+    "moments": of(metrics.moment_gaps, "scores"),
+    "moments, each": of(metrics.moment_gaps, "labels", **EACH),
+    "group AUC": of(metrics.group_auc_gap, "scores"),
+    "inter-group": of(metrics.inter_group_pairwise_gap, "labels", "scores"),
+    "intra-group": of(metrics.intra_group_pairwise_gap, "labels", "scores"),
+    "partial parity": of(metrics.partial_parity_gap, "scores", interval=(0.1, 0.6)),
+    "one threshold": of(
+        metrics.weak_partial_demographic_parity_gap, "scores", threshold=5.0
     ),
-    "equal opportunity": of_labels(metrics.partial_equal_opportunity_gap),
-    "equalized odds": of_labels(metrics.partial_equalized_odds_gap),
+    "equal opportunity": of(metrics.partial_equal_opportunity_gap, "labels", "scores"),
+    "equalized odds": of(metrics.partial_equalized_odds_gap, "labels", "scores"),
 }
-MEASURES = {**SHARES, **GAPS}
-every = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 
 
 def assert_same(got, expected, rtol=1e-12):
@@ -121,7 +105,7 @@ def assert_same(got, expected, rtol=1e-12):
         np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-14)
 
 
-@every
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 def test_weights_are_repetitions(measure):
     rows = table()
     expected = measure(select(rows, np.repeat(np.arange(N), WEIGHTS)), None)
@@ -158,7 +142,7 @@ def test_cut_of_sparse_graphs_and_unassigned_nodes():
     rows["labels"][:5] = -1
     order = np.repeat(np.arange(N), WEIGHTS)
     expected = cut(select(rows, order), None)
-    assert_same(cut(rows, WEIGHTS, sparse.csr_array(graph(rows, None))), expected)
+    assert_same(cut(rows, WEIGHTS, sparse.csr_array(graph(rows))), expected)
 
 
 # What is fitted to rows with weights. Iterations end at tolerances.
