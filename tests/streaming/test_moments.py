@@ -338,24 +338,21 @@ class TestFiles:
         GroupMoments.from_data(np.eye(3), [0, 1, 1]).save(path)
         complete = path.read_bytes()
 
-        def refused(write):
-            write()
-            with pytest.raises(ValueError, match="not a whole file of group moments"):
-                GroupMoments.load(path)
-
-        refused(lambda: path.write_bytes(complete[: len(complete) // 2]))
-        refused(lambda: path.write_bytes(b""))
-        refused(lambda: np.savez(path, a=np.ones(3)))
-        refused(lambda: np.savez(path, format=np.array("other"), a=np.ones(3)))
-        refused(lambda: path.write_bytes(pickle.dumps([1, 2])))
-        array = tmp_path / "array.npy"
-        np.save(array, np.ones(3))
-        refused(lambda: path.write_bytes(array.read_bytes()))
+        contents = [complete[: len(complete) // 2], b"", pickle.dumps([1, 2])]
+        for arrays in ({"a": np.ones(3)}, {"format": np.array("other")}):
+            np.savez(path, **arrays)
+            contents.append(path.read_bytes())
+        np.save(tmp_path / "array.npy", np.ones(3))
+        contents.append((tmp_path / "array.npy").read_bytes())
         # In the directory: encrypted, no such compression, no such version.
         for offset, value in [(8, 1), (10, 99), (6, 200)]:
             damaged = bytearray(complete)
             damaged[complete.rindex(b"PK\x01\x02") + offset] = value
-            refused(lambda content=damaged: path.write_bytes(content))
+            contents.append(damaged)
+        for content in contents:
+            path.write_bytes(content)
+            with pytest.raises(ValueError, match="not a whole file of group moments"):
+                GroupMoments.load(path)
         path.write_bytes(complete)
         with np.load(path) as file:
             arrays = dict(file)
@@ -464,10 +461,6 @@ def test_probabilities_that_are_refused():
     for arguments in ({}, {"groups": CODES, "group_probabilities": P}):
         with pytest.raises(TypeError, match=r"got (neither|both)"):
             GroupMoments.from_data(X, **arguments)
-    wrong = P.copy()
-    wrong.loc[70, "b"] = -0.5
-    with pytest.raises(ValueError, match=r"first in row 70, column 'b' \(-0.5\)"):
-        GroupMoments.from_data(X, group_probabilities=wrong)
     no_weight = np.where(P["b"] > 0, 0.0, 1.0)
     moments = GroupMoments.from_data(X, group_probabilities=P, sample_weight=no_weight)
     assert "b" not in moments.groups  # as hard groups without weight
