@@ -7,13 +7,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from scalefair import metrics
-from scalefair.decomposition import (
-    ErrorWeightedFairPCA,
-    FairPCA,
-    GroupPCA,
-    SemidefiniteFairPCA,
-)
+from scalefair import decomposition, metrics
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.operators import GroupCovariance
 from scalefair.postprocessing import ExplainableSVDRegressor, FairCalibratedClassifier
@@ -147,11 +141,13 @@ def test_cut_of_sparse_graphs_and_unassigned_nodes():
 
 # What is fitted to rows with weights. Iterations end at tolerances.
 ESTIMATORS = {
-    "gram": FairPCA(2, solver="gram"),
-    "matrix-free": FairPCA(2, solver="matrix_free", centering="group", random_state=0),
-    "plain": GroupPCA(2),
-    "semidefinite": SemidefiniteFairPCA(2),
-    "two groups": ErrorWeightedFairPCA(2, tol=1e-12),
+    "gram": decomposition.FairPCA(2, solver="gram"),
+    "matrix-free": decomposition.FairPCA(
+        2, solver="matrix_free", centering="group", random_state=0
+    ),
+    "plain": decomposition.GroupPCA(2),
+    "semidefinite": decomposition.SemidefiniteFairPCA(2),
+    "two groups": decomposition.ErrorWeightedFairPCA(2, tol=1e-12),
 }
 every_estimator = pytest.mark.parametrize(
     "estimator", ESTIMATORS.values(), ids=list(ESTIMATORS)

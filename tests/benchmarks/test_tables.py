@@ -67,11 +67,6 @@ def script(load_tables):
     return load_tables(script="fair_pca_table").script
 
 
-@pytest.fixture
-def data(script):
-    return script.load("crop", quick=True)
-
-
 def test_quick_table_of_all_methods(script, capsys, tmp_path):
     output = tmp_path / "table.md"
     arguments = ["--rows", "crop", "--repeats", "1", "--quick", "--published"]
@@ -93,7 +88,8 @@ def test_quick_table_of_all_methods(script, capsys, tmp_path):
     assert "crop, r = 3" in capsys.readouterr().err
 
 
-def test_wrong_answers_are_refused(script, data):
+def test_wrong_answers_are_refused(script):
+    data = script.load("crop", quick=True)
     model = script.fair_pca(data, 3)
     *_, ratio = script.check(data, 3, model)
     assert ratio == pytest.approx(1, abs=1e-8)
