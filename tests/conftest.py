@@ -142,6 +142,28 @@ def normalized(W):
     return W / np.sqrt(d[:, None] * d)
 
 
+def assert_same_moments(actual, expected, rtol=1e-12):
+    """Moments of groups are equal but for rounding."""
+    assert actual.groups.tolist() == expected.groups.tolist()
+    for name, tolerance in (("counts", rtol), ("means", rtol / 10), ("scatters", rtol)):
+        a, b = getattr(actual, name), getattr(expected, name)
+        np.testing.assert_allclose(a, b, tolerance, tolerance * np.abs(b).max())
+
+
+def bad_weights(n):
+    """Values that are no weights of n rows, and what the error says of each."""
+    rows = np.arange(n)
+    return [
+        (np.where(rows == 3, -1.0, 1), r"negative, the first at position 3 \(-1\)"),
+        (np.where(rows == 4, np.nan, 1), "NaN or infinite, the first at position 4"),
+        (np.ones(n - 1), rf"\({n - 1},\) for {n} samples"),
+        (np.ones((n, 2)), "one-dimensional"),
+        (np.zeros(n), "zero for all samples"),
+        (np.ma.masked_less(rows, 3), "masked entries"),
+        (["heavy"] * n, "real numbers"),
+    ]
+
+
 class CountingOperator(LinearOperator):
     """Any operator, with the number of its products and of their columns."""
 

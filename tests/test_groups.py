@@ -105,6 +105,9 @@ CONTAINERS = {
     "nullable": lambda frame: frame.convert_dtypes(),
     "floats": lambda frame: frame.astype({"age": np.float32}),
     "one name": lambda frame: frame.set_axis(["a"] * 3, axis=1),
+    "polars": lambda frame: pytest.importorskip("polars").DataFrame(
+        frame.to_dict("list")
+    ),
 }
 
 
@@ -116,14 +119,6 @@ def test_combinations_are_the_same_whatever_they_are_stored_in(kind):
         assert groups.tolist() == ["f, 31, True", "f, 5, False", "m, 5, False"]
         assert codes.tolist() == [0, 2, 0, 0, 2, 1]
         assert codes.dtype == np.int64
-
-
-def test_combinations_of_polars():
-    polars = pytest.importorskip("polars")
-    groups, codes = joined(polars.DataFrame(FRAME.to_dict("list")))
-    expected, expected_codes = joined(FRAME)
-    assert groups.tolist() == expected.tolist()
-    assert codes.tolist() == expected_codes.tolist()
 
 
 TEXTS = ["a", "a,b", "b", ", ", "a\\", "\\,", "\\", "", " ", "1", "a, b"]

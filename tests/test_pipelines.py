@@ -14,11 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
-from scalefair.cluster import (
-    FairKMeans,
-    FairSpectralClustering,
-    UnifiedFairSpectralClustering,
-)
+from scalefair import cluster
+from scalefair import postprocessing as post
 from scalefair.decomposition import FairPCA
 from scalefair.linear_model import (
     PairwiseFairClassifier,
@@ -27,11 +24,6 @@ from scalefair.linear_model import (
 )
 from scalefair.metrics import partial_demographic_parity_gap
 from scalefair.plotting import GroupRateDisplay
-from scalefair.postprocessing import (
-    ExplainableSVDRegressor,
-    FairCalibratedClassifier,
-    WassersteinBarycenterRegressor,
-)
 
 PAGE = Path(__file__).parents[1] / "docs" / "pipelines.md"
 RNG = np.random.default_rng(0)
@@ -43,15 +35,17 @@ MIXED = SEX.sample(frac=1, random_state=0)
 LINEAR = PartiallyFairClassifier(n_thresholds=3, kappa=0.4)
 ESTIMATORS = [
     FairPCA(2),
-    FairKMeans(2, random_state=0),
-    FairSpectralClustering(2, affinity="nearest_neighbors", random_state=0),
-    UnifiedFairSpectralClustering(2, affinity="nearest_neighbors", random_state=0),
+    cluster.FairKMeans(2, random_state=0),
+    cluster.FairSpectralClustering(2, affinity="nearest_neighbors", random_state=0),
+    cluster.UnifiedFairSpectralClustering(
+        2, affinity="nearest_neighbors", random_state=0
+    ),
     LINEAR,
     PartiallyFairClassifierCV([0.4], fairness_floor=0, estimator=LINEAR, cv=2),
     PairwiseFairClassifier(),
-    FairCalibratedClassifier(LogisticRegression(), cv=2),
-    ExplainableSVDRegressor(LinearRegression()),
-    WassersteinBarycenterRegressor(LinearRegression()),
+    post.FairCalibratedClassifier(LogisticRegression(), cv=2),
+    post.ExplainableSVDRegressor(LinearRegression()),
+    post.WassersteinBarycenterRegressor(LinearRegression()),
 ]
 each = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 
@@ -76,7 +70,7 @@ def test_groups_are_requested_by_default(estimator):
 def test_groups_reach_the_estimator_inside_of_a_calibration():
     inner = make_pipeline(FairPCA(2), LogisticRegression())
     with sklearn.config_context(enable_metadata_routing=True):
-        model = FairCalibratedClassifier(inner, cv=2)
+        model = post.FairCalibratedClassifier(inner, cv=2)
         model.fit(X, Y, sensitive_features=SEX)
     expected = FairPCA(2).fit(X, sensitive_features=SEX).components_
     np.testing.assert_array_equal(model.estimator_[0].components_, expected)
@@ -140,18 +134,11 @@ def test_labels_of_scores():
         partial_demographic_parity_gap(pairs, sensitive_features=other)
 
 
-class LazyFrame:
-    """As Polars has it: without rows."""
-
-
-class AnnData(LazyFrame):
-    """As anndata has it."""
-
-
 @pytest.mark.parametrize(
-    ("table", "remedy"), [(LazyFrame(), r"X\.collect\(\)"), (AnnData(), r"pass X\.X")]
+    ("kind", "remedy"), [("LazyFrame", r"X\.collect\(\)"), ("AnnData", r"pass X\.X")]
 )
-def test_tables_without_rows(table, remedy):
+def test_tables_without_rows(kind, remedy):
+    table = type(kind, (), {})()
     model = FairPCA(2).fit(X, sensitive_features=SEX)
     for call in (lambda: FairPCA().fit(table, sensitive_features=SEX), model.transform):
         with pytest.raises(TypeError, match=remedy):
@@ -211,6 +198,4 @@ def test_classifiers(estimator, wrong, text):
     rows = {"X": A, "y": LABELS, "sensitive_features": PEOPLE, **wrong}
     with pytest.raises((ValueError, TypeError), match=text) as error:
         sklearn.clone(estimator).fit(rows.pop("X"), rows.pop("y"), **rows)
-    message = str(error.value).splitlines()[0]  # scikit-learn adds lines
-    assert len(message) <= 400
-    assert "Traceback" not in message
+    assert len(str(error.value).splitlines()[0]) <= 400  # scikit-learn adds lines

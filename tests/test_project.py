@@ -74,15 +74,6 @@ def test_the_paper_has_what_its_journal_asks_for():
         assert (ROOT / "paper" / figure).stat().st_size < 100_000
 
 
-@pytest.mark.parametrize("form", ["1_bug", "2_slow", "3_wish"])
-def test_forms_ask(form):
-    template = _yaml(f".github/ISSUE_TEMPLATE/{form}.yml")
-    assert {"name", "description", "body"} <= set(template)
-    ids = [field["id"] for field in template["body"]]
-    assert len(set(ids)) == len(ids)
-    assert all(field["attributes"]["label"] for field in template["body"])
-
-
 def test_links_of_the_readme_are_absolute():
     # On the package index a link has no folder to be relative to.
     links = re.findall(r"\]\(([^)]*)\)", _text("README.md"))

@@ -124,13 +124,10 @@ def _methods(name):
 )
 def test_docstring(name):
     checked = validate(name)
-    ignored = set(_IGNORED)
-    if (
-        "Attributes" in checked["docstring"]
-        and "Parameters" not in checked["docstring"]
-    ):
+    docstring, ignored = checked["docstring"], set(_IGNORED)
+    if "Attributes" in docstring and "Parameters" not in docstring:
         ignored.add("PR01")  # results: nobody constructs them
     problems = [p for p in checked["errors"] if p[0] not in ignored]
     assert not problems
     if name in _OBJECTS and not name.endswith(tuple(_WITHOUT_EXAMPLE.split())):
-        assert "Examples" in checked["docstring"]
+        assert "Examples" in docstring

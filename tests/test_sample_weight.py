@@ -7,17 +7,13 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from scalefair import metrics
-from scalefair.decomposition import (
-    ErrorWeightedFairPCA,
-    FairPCA,
-    GroupPCA,
-    SemidefiniteFairPCA,
-)
+from scalefair import decomposition, metrics
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.operators import GroupCovariance
 from scalefair.postprocessing import ExplainableSVDRegressor, FairCalibratedClassifier
 from scalefair.streaming import GroupMoments
+
+from .conftest import assert_same_moments, bad_weights
 
 N = 60
 WEIGHTS = np.random.default_rng(1).integers(0, 5, N)
@@ -41,75 +37,59 @@ def select(rows, index):
     return {name: values[index] for name, values in rows.items()}
 
 
-def graph(rows, weights):
+def graph(rows):
     """Complete graph with self-loops, whose nodes can be repeated."""
     return np.exp(-((rows["scores"][:, None] - rows["scores"]) ** 2) / 9)
 
 
-def of_score(function, **options):
+def of(function, *columns, **options):
+    """Measure of columns of weighted rows, by the groups or each of two attributes."""
+
     def measure(rows, weights):
-        return function(
-            rows["scores"],
-            sensitive_features=rows["groups"],
-            sample_weight=weights,
-            **options,
-        )
+        groups = rows["groups"]
+        if "attributes" in options:
+            groups = np.column_stack([groups, rows["others"]])
+        arguments = {"sensitive_features": groups, "sample_weight": weights, **options}
+        return function(*(rows[name] for name in columns), **arguments)
 
     return measure
 
 
-def of_labels(function, **options):
-    def measure(rows, weights):
-        return of_score(function, y_score=rows["scores"], **options)(
-            {**rows, "scores": rows["labels"]}, weights
-        )
-
-    return measure
-
-
-def of_attributes(function, **options):
-    def measure(rows, weights):
-        both = np.column_stack([rows["groups"], rows["others"]])
-        return of_score(function, attributes="each", **options)(
-            {**rows, "scores": rows["labels"], "groups": both}, weights
-        )
-
-    return measure
+EACH = {"attributes": "each"}
 
 
 def cut(rows, weights, W=None, **options):
-    W = graph(rows, weights) if W is None else W
+    W = graph(rows) if W is None else W
     return metrics.normalized_cut_score(
         W, rows["labels"], sample_weight=weights, **options
     )
 
 
-# What measures rows with weights; a gap refuses groups without weight, shares leave
-# them out.
+# What measures rows with weights: shares, which leave out groups without weight, and
+# gaps, which refuse them.
 SHARES = {
-    "balance": of_attributes(metrics.balance_score, average=None),
-    "minimum balance": of_attributes(metrics.minimum_balance_score),
-    "proportions": of_attributes(metrics.group_proportions),
+    "balance": of(metrics.balance_score, "labels", average=None, **EACH),
+    "minimum balance": of(metrics.minimum_balance_score, "labels", **EACH),
+    "proportions": of(metrics.group_proportions, "labels", **EACH),
     "cut": cut,
     "regularised cut": lambda rows, weights: cut(rows, weights, regularization=0.5),
 }
-GAPS = {
-    "KS": of_score(metrics.statistical_parity_ks),
-    "KS, each": of_attributes(metrics.statistical_parity_ks),
-    "moments": of_score(metrics.moment_gaps),
-    "moments, each": of_attributes(metrics.moment_gaps),
-    "group AUC": of_score(metrics.group_auc_gap),
-    "inter-group": of_labels(metrics.inter_group_pairwise_gap),
-    "intra-group": of_labels(metrics.intra_group_pairwise_gap),
-    "partial parity": of_score(metrics.partial_parity_gap, interval=(0.1, 0.6)),
-    "one threshold": of_score(
-        metrics.weak_partial_demographic_parity_gap, threshold=5.0
+MEASURES = {
+    **SHARES,
+    "KS": of(metrics.statistical_parity_ks, "scores"),
+    "KS, each": of(metrics.statistical_parity_ks, "labels", **EACH),
+    "moments": of(metrics.moment_gaps, "scores"),
+    "moments, each": of(metrics.moment_gaps, "labels", **EACH),
+    "group AUC": of(metrics.group_auc_gap, "scores"),
+    "inter-group": of(metrics.inter_group_pairwise_gap, "labels", "scores"),
+    "intra-group": of(metrics.intra_group_pairwise_gap, "labels", "scores"),
+    "partial parity": of(metrics.partial_parity_gap, "scores", interval=(0.1, 0.6)),
+    "one threshold": of(
+        metrics.weak_partial_demographic_parity_gap, "scores", threshold=5.0
     ),
-    "equal opportunity": of_labels(metrics.partial_equal_opportunity_gap),
-    "equalized odds": of_labels(metrics.partial_equalized_odds_gap),
+    "equal opportunity": of(metrics.partial_equal_opportunity_gap, "labels", "scores"),
+    "equalized odds": of(metrics.partial_equalized_odds_gap, "labels", "scores"),
 }
-MEASURES = {**SHARES, **GAPS}
-every = pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 
 
 def assert_same(got, expected, rtol=1e-12):
@@ -119,7 +99,7 @@ def assert_same(got, expected, rtol=1e-12):
         np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-14)
 
 
-@every
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
 def test_weights_are_repetitions(measure):
     rows = table()
     expected = measure(select(rows, np.repeat(np.arange(N), WEIGHTS)), None)
@@ -144,28 +124,7 @@ def test_shares_leave_out_what_has_no_weight(measure):
     assert_same(measure(rows, is_first), measure(select(rows, is_first), None))
 
 
-@pytest.mark.parametrize("measure", GAPS.values(), ids=list(GAPS))
-def test_group_without_weight(measure):
-    rows = table()
-    with pytest.raises(ValueError, match=r"sample_weight is 0 for all .*: 'b'"):
-        measure(rows, np.where(rows["groups"] == "b", 0, WEIGHTS))
-
-
-BAD_WEIGHTS = [
-    (np.where(np.arange(N) == 3, -1.0, 1), r"negative, the first at position 3 \(-1\)"),
-    (
-        np.where(np.arange(N) == 4, np.nan, 1),
-        "NaN or infinite, the first at position 4",
-    ),
-    (np.ones(N - 1), rf"\({N - 1},\) for {N} samples"),
-    (np.ones((N, 2)), "one-dimensional"),
-    (np.zeros(N), "zero for all samples"),
-    (np.ma.masked_less(np.arange(N), 3), "masked entries"),
-    (["heavy"] * N, "real numbers"),
-]
-
-
-@pytest.mark.parametrize(("weights", "message"), BAD_WEIGHTS)
+@pytest.mark.parametrize(("weights", "message"), bad_weights(N))
 def test_bad_weights_of_a_cut(weights, message):
     with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
         cut(table(), weights)
@@ -177,16 +136,18 @@ def test_cut_of_sparse_graphs_and_unassigned_nodes():
     rows["labels"][:5] = -1
     order = np.repeat(np.arange(N), WEIGHTS)
     expected = cut(select(rows, order), None)
-    assert_same(cut(rows, WEIGHTS, sparse.csr_array(graph(rows, None))), expected)
+    assert_same(cut(rows, WEIGHTS, sparse.csr_array(graph(rows))), expected)
 
 
 # What is fitted to rows with weights. Iterations end at tolerances.
 ESTIMATORS = {
-    "gram": FairPCA(2, solver="gram"),
-    "matrix-free": FairPCA(2, solver="matrix_free", centering="group", random_state=0),
-    "plain": GroupPCA(2),
-    "semidefinite": SemidefiniteFairPCA(2),
-    "two groups": ErrorWeightedFairPCA(2, tol=1e-12),
+    "gram": decomposition.FairPCA(2, solver="gram"),
+    "matrix-free": decomposition.FairPCA(
+        2, solver="matrix_free", centering="group", random_state=0
+    ),
+    "plain": decomposition.GroupPCA(2),
+    "semidefinite": decomposition.SemidefiniteFairPCA(2),
+    "two groups": decomposition.ErrorWeightedFairPCA(2, tol=1e-12),
 }
 every_estimator = pytest.mark.parametrize(
     "estimator", ESTIMATORS.values(), ids=list(ESTIMATORS)
@@ -255,19 +216,12 @@ def frozen(estimator):
 )
 @pytest.mark.parametrize(
     ("weights", "message"),
-    [*BAD_WEIGHTS, (table()["others"] != "x", "0 for all .*'x'")],
+    [*bad_weights(N), (table()["others"] != "x", "0 for all .*'x'")],
 )
 def test_fit_refuses_bad_weights(estimator, weights, message):
     for form in (np.asarray, FORMS["Dask"]):
         with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
             fit(estimator, table(), weights, form)
-
-
-def assert_same_moments(got, expected, rtol=1e-12):
-    assert got.groups.tolist() == expected.groups.tolist()
-    for name in ("counts", "means", "scatters"):
-        a, b = getattr(got, name), getattr(expected, name)
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * np.abs(b).max())
 
 
 @every_form
@@ -300,12 +254,10 @@ def test_moments_of_few_rows_at_a_time(tmp_path):
     expected = GroupMoments.from_data(X, groups, sample_weight=weights)
     assert_same_moments(first, expected)
     first.save(tmp_path / "moments.npz")
-    loaded = GroupMoments.load(tmp_path / "moments.npz")
-    assert_same_moments(loaded, first, rtol=0)
-    assert_same_moments(
-        GroupMoments.from_data(FORMS["Dask"](X), groups, sample_weight=weights),
-        expected,
-    )
+    assert_same_moments(GroupMoments.load(tmp_path / "moments.npz"), first, rtol=0)
+    parts = FORMS["Dask"](X)
+    first = GroupMoments.from_data(parts, groups, sample_weight=weights)
+    assert_same_moments(first, expected)
 
 
 def test_partial_fit():

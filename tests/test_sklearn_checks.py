@@ -16,30 +16,8 @@ from sklearn.utils.estimator_checks import (
 from sklearn.utils.fixes import parse_version
 from sklearn.utils.validation import _num_samples
 
-from scalefair.cluster import (
-    CoordinateDescentFairClustering,
-    FairKMeans,
-    FairSpectralClustering,
-    UnifiedFairSpectralClustering,
-)
-from scalefair.decomposition import (
-    ErrorWeightedFairPCA,
-    FairPCA,
-    GroupPCA,
-    SemidefiniteFairPCA,
-)
-from scalefair.linear_model import (
-    PairwiseFairClassifier,
-    PartiallyFairClassifier,
-    PartiallyFairClassifierCV,
-    PenalizedPartialParityClassifier,
-)
-from scalefair.postprocessing import (
-    DiscretizedTransportRegressor,
-    ExplainableSVDRegressor,
-    FairCalibratedClassifier,
-    WassersteinBarycenterRegressor,
-)
+from scalefair import cluster, decomposition, linear_model
+from scalefair import postprocessing as post
 
 
 def zeros(X):
@@ -104,21 +82,13 @@ def with_groups(cls, groups_of=alternating, predictions=()):
 
 
 OUTPUTS = ("decision_function", "predict_proba", "predict")
-SPECTRAL = with_groups(FairSpectralClustering, predictions=("predict",))
-DESCENT, UNIFIED, KMEANS = map(
-    with_groups,
-    [CoordinateDescentFairClustering, UnifiedFairSpectralClustering, FairKMeans],
-)
-PARTIALLY, PAIRWISE, PENALIZED = map(
-    with_groups,
-    [PartiallyFairClassifier, PairwiseFairClassifier, PenalizedPartialParityClassifier],
-)
-CHOSEN = with_groups(PartiallyFairClassifierCV, within_labels)
-CALIBRATED = with_groups(FairCalibratedClassifier, of_rows, OUTPUTS)
-EXPLAINABLE = with_groups(ExplainableSVDRegressor, of_rows)
-WASSERSTEIN, DISCRETIZED = map(
-    with_groups, [WassersteinBarycenterRegressor, DiscretizedTransportRegressor]
-)
+SPECTRAL = with_groups(cluster.FairSpectralClustering, predictions=("predict",))
+PARTIALLY = with_groups(linear_model.PartiallyFairClassifier)
+CHOSEN = with_groups(linear_model.PartiallyFairClassifierCV, within_labels)
+PENALIZED = with_groups(linear_model.PenalizedPartialParityClassifier)
+CALIBRATED = with_groups(post.FairCalibratedClassifier, of_rows, OUTPUTS)
+EXPLAINABLE = with_groups(post.ExplainableSVDRegressor, of_rows)
+DISCRETIZED = with_groups(post.DiscretizedTransportRegressor)
 NEIGHBORS = {"affinity": "nearest_neighbors", "n_neighbors": 4}
 # The random matrices of the checks have isolated nodes.
 ALL = {"n_init": 2, "connected_components": "all"}
@@ -130,36 +100,36 @@ NETWORK = MLPRegressor(
 )
 ESTIMATORS = [
     SPECTRAL(2, n_init=2, affinity="rbf", assign_labels="fair"),
-    DESCENT(2, **ALL, **NEIGHBORS),
-    UNIFIED(2, tol=0.1, **ALL, **NEIGHBORS),
-    KMEANS(2, min_balance=0.2),
-    with_groups(FairPCA, of_labels)(1),
-    with_groups(GroupPCA, of_labels)(1),
-    with_groups(SemidefiniteFairPCA, of_labels)(1),
-    with_groups(ErrorWeightedFairPCA, of_labels)(1, constraint="error"),
+    with_groups(cluster.CoordinateDescentFairClustering)(2, **ALL, **NEIGHBORS),
+    with_groups(cluster.UnifiedFairSpectralClustering)(2, tol=0.1, **ALL, **NEIGHBORS),
+    with_groups(cluster.FairKMeans)(2, min_balance=0.2),
+    with_groups(decomposition.FairPCA, of_labels)(1),
+    with_groups(decomposition.GroupPCA, of_labels)(1),
+    with_groups(decomposition.SemidefiniteFairPCA, of_labels)(1),
+    with_groups(decomposition.ErrorWeightedFairPCA, of_labels)(1, constraint="error"),
     PARTIALLY(kappa=0.9, **WEAK),
     CHOSEN([0.9], 0.0, estimator=PARTIALLY(tol=1e-2, **WEAK), cv=2),
-    PAIRWISE(kappa=1.0, alpha=1e-3, **BLIND),
+    with_groups(linear_model.PairwiseFairClassifier)(kappa=1.0, alpha=1e-3, **BLIND),
     PENALIZED((0.05, 0.5), 0.01, learning_rate=0.05, max_iter=60, **BLIND),
     # Noise is not that of repeated rows.
     EXPLAINABLE(NETWORK, covariance_reduction=4.0, noise_floor=False),
-    WASSERSTEIN(LinearRegression()),
+    with_groups(post.WassersteinBarycenterRegressor)(LinearRegression()),
     DISCRETIZED(LinearRegression(), n_bins=5, group_predictor=DummyClassifier()),
     CALIBRATED(LogisticRegression(), kappa=0.9, cv=3),
 ]
 
 
 def expected_failures(estimator):
-    if isinstance(estimator, PartiallyFairClassifierCV):
+    if isinstance(estimator, linear_model.PartiallyFairClassifierCV):
         return {"check_fit2d_1feature": "too few rows of a class for the folds"}
     failures, reason = {}, ""
-    if isinstance(estimator, PairwiseFairClassifier):
+    if isinstance(estimator, linear_model.PairwiseFairClassifier):
         reason = "solved to its tolerance"
-    elif isinstance(estimator, FairSpectralClustering | FairKMeans):
+    elif isinstance(estimator, cluster.FairSpectralClustering | cluster.FairKMeans):
         reason = "repeated rows are of other groups: see cluster/test_memberships"
     elif getattr(estimator, "criterion", None) == "strong":
         reason = "repeated rows are of other groups: see test_weights_and_units"
-    elif isinstance(estimator, FairCalibratedClassifier) and (
+    elif isinstance(estimator, post.FairCalibratedClassifier) and (
         parse_version(sklearn.__version__) < parse_version("1.7")
     ):
         failures = {"check_n_features_in_after_fitting": "4 rows of a class"}

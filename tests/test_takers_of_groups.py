@@ -22,6 +22,8 @@ from scalefair._groups import encode_groups
 from scalefair.files import open_rows
 from scalefair.streaming import PartitionedRows
 
+from .conftest import bad_weights
+
 RNG = np.random.default_rng(0)
 M = 80
 PEOPLE = pd.DataFrame({"sex": RNG.permutation(["f", "m"] * 40)})
@@ -259,12 +261,13 @@ def test_two_columns_are_their_combinations(name):
 def test_probabilities(name):
     """Certain ones are groups; what is none is refused in one way."""
     take, people = SOFT_TAKERS[name], people_for(name)
-    table = pd.get_dummies(people).astype(float).iloc[:, ::-1]
+    in_order = pd.get_dummies(people).astype(float)
+    table = in_order[np.roll(in_order.columns, 1)]
     for weights in ({}, {"sample_weight": WEIGHTS}):
         expected = take(sensitive_features=people, **weights)
         same(take(group_probabilities=table, **weights), expected)
     if name not in BY_NAME:  # such columns have numbers
-        in_order = sparse.csr_array(table.iloc[:, ::-1])
+        in_order = sparse.csr_array(in_order)
         same(take(group_probabilities=in_order, **weights), expected)
     for wrong in ({}, {"sensitive_features": people, "group_probabilities": table}):
         with pytest.raises(
@@ -294,16 +297,6 @@ def test_probabilities(name):
             take(group_probabilities=table, sample_weight=OF_MEN)
 
 
-BAD_WEIGHTS = [
-    (np.where(np.arange(M) == 3, -1.0, 1), r"negative, the first at position 3 \(-1\)"),
-    (np.where(np.arange(M) == 4, np.nan, 1), "infinite, the first at position 4"),
-    (np.ones(M - 1), rf"\({M - 1},\) for {M} samples"),
-    (np.ones((M, 2)), "one-dimensional"),
-    (np.zeros(M), "zero"),
-    (["heavy"] * M, "real numbers"),
-]
-
-
 @quiet
 @that_take("sample_weight")
 def test_weights(name):
@@ -311,7 +304,7 @@ def test_weights(name):
     take = partial(TAKERS[name], sensitive_features=people_for(name))
     same(take(sample_weight=np.ones(M)), take())
     same(take(sample_weight=7 * WEIGHTS), take(sample_weight=WEIGHTS))
-    for weights, message in BAD_WEIGHTS:
+    for weights, message in bad_weights(M):
         with pytest.raises(ValueError, match=f"sample_weight .*{message}"):
             take(sample_weight=weights)
     if name not in SHARES:
@@ -423,8 +416,10 @@ def test_columns_in_parts(kind, tmp_path):
         rows = dd.from_pandas(pd.DataFrame(X), npartitions=3)
     for parts in (rows, reader):
         distinct, codes = PartitionedRows.of(parts).encode(groups)
+        codes = np.concatenate(codes.gather())
+        assert codes.dtype == np.int8
         assert distinct.tolist() == sorted({*NAMES})
-        assert distinct[np.concatenate(codes.gather())].tolist() == NAMES.tolist()
+        assert distinct[codes].tolist() == NAMES.tolist()
 
 
 def test_groups_of_dask_for_rows_in_memory():

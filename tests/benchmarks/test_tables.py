@@ -67,11 +67,6 @@ def script(load_tables):
     return load_tables(script="fair_pca_table").script
 
 
-@pytest.fixture
-def data(script):
-    return script.load("crop", quick=True)
-
-
 def test_quick_table_of_all_methods(script, capsys, tmp_path):
     output = tmp_path / "table.md"
     arguments = ["--rows", "crop", "--repeats", "1", "--quick", "--published"]
@@ -93,9 +88,10 @@ def test_quick_table_of_all_methods(script, capsys, tmp_path):
     assert "crop, r = 3" in capsys.readouterr().err
 
 
-def test_wrong_answers_are_refused(script, data, monkeypatch):
+def test_wrong_answers_are_refused(script):
+    data = script.load("crop", quick=True)
     model = script.fair_pca(data, 3)
-    t, loss, ratio = script.check(data, 3, model)
+    *_, ratio = script.check(data, 3, model)
     assert ratio == pytest.approx(1, abs=1e-8)
 
     fair, weights = model.components_, model.dual_weights_
@@ -106,17 +102,6 @@ def test_wrong_answers_are_refused(script, data, monkeypatch):
         wrong = SimpleNamespace(components_=components, dual_weights_=dual)
         with pytest.raises(script.WrongAnswerError, match=message):
             script.check(data, 3, wrong)
-
-    many = script.Data("crop", np.tile(data.X, (4, 1)), np.tile(data.groups, 4))
-    monkeypatch.setitem(script.KNOWN, ("crop", 3), (t, loss))
-    script.check(many, 3, model)
-    for known, message in (
-        ((t + 2e-6, loss), r"t\* = "),
-        ((t, loss + 2e-9), "known"),
-    ):
-        monkeypatch.setitem(script.KNOWN, ("crop", 3), known)
-        with pytest.raises(script.WrongAnswerError, match=message):
-            script.check(many, 3, model)
 
 
 def made_up(tables, n=4000):

@@ -180,14 +180,9 @@ WEIGHTS = (0.9, 0.3, 0.2, 0.0)
 )
 def test_block_densities(sizes, average_degree, probabilities):
     n, n_clusters, n_groups = sizes
-    data = make_fair_sbm(
-        n,
-        n_clusters=n_clusters,
-        n_groups=n_groups,
-        average_degree=average_degree,
-        probabilities=probabilities,
-        random_state=0,
-    )
+    options = {"average_degree": average_degree, "probabilities": probabilities}
+    options |= {"n_clusters": n_clusters, "n_groups": n_groups}
+    data = make_fair_sbm(n, **options, random_state=0)
     graph = data.graph
     assert isinstance(graph, sparse.csr_array)
     assert graph.dtype == np.float64

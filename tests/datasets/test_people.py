@@ -7,16 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from scalefair.datasets import (
-    fetch_a9a,
-    fetch_bank_additional,
-    fetch_bank_marketing,
-    fetch_bar_passage,
-    fetch_compas,
-    fetch_credit_default,
-    fetch_diabetes,
-    fetch_law_school,
-)
+from scalefair import datasets
 
 GRADES = "decile1b,decile3,lsat,ugpa,zfygpa,zgpa,fulltime,fam_inc,male,tier"
 CALL_COLUMNS = (
@@ -99,12 +90,12 @@ SMALL |= {
     CREDIT: text([[f"X{i}" for i in range(25)], CREDIT_NAMES, *DEBTORS]),
 }
 FETCH = {
-    LAW: fetch_law_school,
-    BAR: fetch_bar_passage,
-    COMPAS: fetch_compas,
-    CALLS: fetch_bank_additional,
-    BANK: fetch_bank_marketing,
-    CREDIT: fetch_credit_default,
+    LAW: datasets.fetch_law_school,
+    BAR: datasets.fetch_bar_passage,
+    COMPAS: datasets.fetch_compas,
+    CALLS: datasets.fetch_bank_additional,
+    BANK: datasets.fetch_bank_marketing,
+    CREDIT: datasets.fetch_credit_default,
 }
 
 
@@ -185,11 +176,11 @@ def test_dates_and_numbers_of_columns_that_are_wrong(load):
 @pytest.mark.parametrize(
     ("fetch", "name", "value"),
     [
-        (fetch_bar_passage, "groups", "both"),
-        (fetch_compas, "groups", "both"),
-        (fetch_compas, "features", "both"),
-        (fetch_credit_default, "n_groups", 5),
-        (fetch_diabetes, "sensitive", "weight"),
+        (datasets.fetch_bar_passage, "groups", "both"),
+        (datasets.fetch_compas, "groups", "both"),
+        (datasets.fetch_compas, "features", "both"),
+        (datasets.fetch_credit_default, "n_groups", 5),
+        (datasets.fetch_diabetes, "sensitive", "weight"),
     ],
 )
 def test_unknown_options(fetch, name, value, tmp_path):
@@ -241,7 +232,7 @@ def test_credit_default(load, n_groups):
 @pytest.mark.realdata
 def test_real_credit_default_has_the_published_variances():
     # Best1 of d = 1 in the result table of the multi-group paper.
-    data = fetch_credit_default(n_groups=3)
+    data = datasets.fetch_credit_default(n_groups=3)
     largest = []
     for g in ("college", "high school", "other"):
         X = data.data[data.sensitive_features == g]
@@ -371,7 +362,7 @@ def load_both(write):
     def load(train=TRAIN, test=TEST, compress=True):
         write("a9a/a9a", train, compress=compress)
         home = write("a9a/a9a.t", test, compress=compress)
-        return fetch_a9a(data_home=home, download_if_missing=False)
+        return datasets.fetch_a9a(data_home=home, download_if_missing=False)
 
     return load
 

@@ -81,11 +81,6 @@ def processes(client):
     return set(client.run(os.getpid).values())
 
 
-def test_the_workers_are_other_processes(client):
-    assert len(processes(client)) == 2
-    assert os.getpid() not in processes(client)
-
-
 @pytest.mark.parametrize("solver", ["gram", "matrix_free"])
 def test_fair_pca(client, solver):
     X, groups = table()

@@ -3,12 +3,11 @@
 import itertools
 import math
 import runpy
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from scipy.optimize import LinearConstraint, milp
 
 from scalefair.cluster import fair_assignment
 
@@ -34,28 +33,17 @@ def test_the_numbers_of_the_note_on_parity(capsys):
 
 def parts_of(n, k, least):
     """All ways to write n as a sum of k whole numbers, none below `least`."""
-    for cut in itertools.combinations(range(n - least * k + k - 1), k - 1):
-        ends = (-1, *cut, n - least * k + k - 1)
-        yield tuple(b - a - 1 + least for a, b in itertools.pairwise(ends))
+    parts = itertools.product(range(least, n + 1), repeat=k)
+    return [part for part in parts if sum(part) == n]
 
 
 def has_counts(members, sizes):
     """Whether counts within one person of all shares exist."""
-    n = sum(members)
-
-    def deal_out(s, room):
-        if s == len(members):
-            return not any(room)
-        shares = [Fraction(members[s] * size, n) for size in sizes]
-        choices = [(math.floor(x), math.ceil(x)) for x in shares]
-        return any(
-            sum(row) == members[s]
-            and all(a <= b for a, b in zip(row, room, strict=True))
-            and deal_out(s + 1, [b - a for a, b in zip(row, room, strict=True)])
-            for row in itertools.product(*[sorted(set(c)) for c in choices])
-        )
-
-    return deal_out(0, sizes)
+    low, remainders = np.divmod(np.outer(members, sizes), sum(members))
+    ups = np.array([*itertools.product((0, 1), repeat=low.size)])
+    counts = low + ups.reshape(-1, *low.shape) * (remainders > 0)
+    fits = (counts.sum(axis=2) == members).all(axis=1)
+    return (fits & (counts.sum(axis=1) == sizes).all(axis=1)).any()
 
 
 def test_one_person_is_always_enough():
@@ -85,20 +73,16 @@ def fair_costs(costs, groups, tolerance):
 def flow_cost(costs, groups, tolerance, sizes):
     """Least cost of the linear program of the network for fixed sizes."""
     (n, k), members = costs.shape, np.bincount(groups)
-    labels_sum = np.kron(np.eye(n), np.ones(k))
-    size_sum = np.kron(np.ones(n), np.eye(k))
-    is_member = (groups == np.arange(len(members))[:, None]).astype(float)
-    count_sum = np.kron(is_member, np.eye(k))
+    is_member = groups == np.arange(len(members))[:, None]
     shares = np.outer(members, sizes).ravel() / n
-    high = np.ceil((1 + tolerance) * shares - 1e-9)
     low = np.floor((1 - tolerance) * shares + 1e-9)
-    return linprog(
-        costs.ravel(),
-        A_ub=np.vstack([count_sum, -count_sum]),
-        b_ub=np.append(high, -low),
-        A_eq=np.vstack([labels_sum, size_sum]),
-        b_eq=np.append(np.ones(n), sizes),
-    ).fun
+    high = np.ceil((1 + tolerance) * shares - 1e-9)
+    constraints = [
+        LinearConstraint(np.kron(np.eye(n), np.ones(k)), 1, 1),
+        LinearConstraint(np.kron(np.ones(n), np.eye(k)), sizes, sizes),
+        LinearConstraint(np.kron(is_member, np.eye(k)), low, high),
+    ]
+    return milp(costs.ravel(), constraints=constraints).fun
 
 
 @pytest.mark.parametrize("seed", range(4))

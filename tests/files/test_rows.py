@@ -68,8 +68,6 @@ def test_shapes_that_no_array_has(shape, tmp_path):
 
 @pytest.fixture
 def save(tmp_path):
-    pytest.importorskip("pyarrow")
-
     def save(columns, index=None, **options):
         path = tmp_path / "rows.parquet"
         pandas.DataFrame(columns, index=index).to_parquet(path, **options)

@@ -1,6 +1,6 @@
 """Promises of every gap of scores; pairwise gaps, pair by pair."""
 
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 import pandas as pd
@@ -128,31 +128,24 @@ def test_negative_rows_are_needed_where_they_are_compared(gap):
         measure(gap, *rows.values())
 
 
-def chance(upper, lower):
-    """Chance that a score of the first outranks one of the second, pair by pair."""
-    wins = sum((a > b) + 0.5 * (a == b) for a, b in product(upper, lower))
-    return wins / (len(upper) * len(lower))
-
-
 def brute_force_gaps(y_true, scores, groups):
     """The three gaps over all pairs of groups and rows."""
-    names = sorted(set(groups))
-    rows = list(zip(y_true, scores, groups, strict=True))
-    everyone = {k: [s for _, s, g in rows if g == k] for k in names}
-    positive = {k: [s for y, s, g in rows if g == k and y == 1] for k in names}
-    negative = {k: [s for y, s, g in rows if g == k and y == 0] for k in names}
-    pairs = [(k, j) for k in names for j in names if k != j]
+    y_true, scores, groups = map(np.array, (y_true, scores, groups))
+
+    def chance(group, other, labels, other_labels):
+        """Chance that a score of the first group outranks one of the other."""
+        upper = scores[(groups == group) & np.isin(y_true, labels), None]
+        lower = scores[(groups == other) & np.isin(y_true, other_labels)]
+        return np.mean((upper > lower) + 0.5 * (upper == lower))
+
+    pairs, every = list(permutations(np.unique(groups), 2)), [0, 1]
     return {
-        group_auc_gap: max(
-            abs(chance(everyone[k], everyone[j]) - 0.5) for k, j in pairs
-        ),
+        group_auc_gap: max(abs(chance(k, j, every, every) - 0.5) for k, j in pairs),
         inter_group_pairwise_gap: max(
-            abs(chance(positive[k], negative[j]) - chance(positive[j], negative[k]))
-            for k, j in pairs
+            abs(chance(k, j, 1, 0) - chance(j, k, 1, 0)) for k, j in pairs
         ),
         intra_group_pairwise_gap: max(
-            abs(chance(positive[k], negative[k]) - chance(positive[j], negative[j]))
-            for k, j in pairs
+            abs(chance(k, k, 1, 0) - chance(j, j, 1, 0)) for k, j in pairs
         ),
     }
 

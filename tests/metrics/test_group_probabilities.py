@@ -78,17 +78,6 @@ def close(value, expected, **tolerance):
 
 @every_metric
 @weighted
-def test_columns_have_names_and_no_order(name, weights):
-    expected = measure(name, group_probabilities=P, sample_weight=weights)
-    table = P[["c", "a", "b"]]
-    close(measure(name, group_probabilities=table, sample_weight=weights), expected)
-    if name != "proportions":  # their columns are the groups
-        table = P.to_numpy()[:, [2, 0, 1]]
-        close(measure(name, group_probabilities=table, sample_weight=weights), expected)
-
-
-@every_metric
-@weighted
 def test_rows_of_no_group_count_for_none(name, weights):
     table, nothing = P.copy(), np.arange(N) % 5 == 0
     table[nothing], table.iloc[0] = 0.0, np.nan

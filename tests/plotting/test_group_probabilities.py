@@ -5,24 +5,8 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 
+from scalefair import metrics, plotting
 from scalefair.decomposition import FairPCA, GroupPCA
-from scalefair.metrics import (
-    balance_score,
-    group_proportions,
-    partial_equalized_odds_gap,
-    partial_parity_gap,
-    statistical_parity_ks,
-)
-from scalefair.plotting import (
-    ClusterCompositionDisplay,
-    FairnessAccuracyDisplay,
-    GroupLossDisplay,
-    GroupRateDisplay,
-    JointNumericalRangeDisplay,
-    OutputDensityDisplay,
-    ParetoFrontDisplay,
-    ScoreDensityDisplay,
-)
 from scalefair.streaming import GroupMoments
 
 RNG = np.random.default_rng(0)
@@ -65,12 +49,12 @@ class OfGroups(Model):
         return X[:, 0]
 
 
-clusters = ClusterCompositionDisplay.from_predictions
-densities = ScoreDensityDisplay.from_predictions
-rates = GroupRateDisplay.from_predictions
-outputs = OutputDensityDisplay.from_predictions
-points = FairnessAccuracyDisplay.from_estimator
-front = ParetoFrontDisplay.from_estimator
+clusters = plotting.ClusterCompositionDisplay.from_predictions
+densities = plotting.ScoreDensityDisplay.from_predictions
+rates = plotting.GroupRateDisplay.from_predictions
+outputs = plotting.OutputDensityDisplay.from_predictions
+points = plotting.FairnessAccuracyDisplay.from_estimator
+front = plotting.ParetoFrontDisplay.from_estimator
 X, RANKED = SCORES[:, None], {"interval": INTERVAL, "bins": 8}
 # What is drawn, of which rows and options, and the values that are shown.
 DRAWN = {
@@ -121,9 +105,11 @@ def test_weights_count_rows_and_rows_of_no_group_do_not(name):
 def test_what_is_shown_is_expected():
     options = {"group_probabilities": P}
     proportions, population, balance = draw("clusters", **options)
-    np.testing.assert_allclose(proportions, group_proportions(LABELS, **options))
+    np.testing.assert_allclose(
+        proportions, metrics.group_proportions(LABELS, **options)
+    )
     np.testing.assert_allclose(population, P.mean())
-    assert balance == pytest.approx(balance_score(LABELS, **options))
+    assert balance == pytest.approx(metrics.balance_score(LABELS, **options))
     unknown = P[LABELS != 3].reindex(P.index)  # nothing is known of a cluster
     assert len(draw("clusters", group_probabilities=unknown)[0]) == 3
     densities, ranges, gap = draw("densities", **options)
@@ -137,32 +123,34 @@ def test_what_is_shown_is_expected():
         assert share[above].sum() <= 0.1 < share[from_there].sum()
         above, from_there = np.greater(SCORES, low), np.greater_equal(SCORES, low)
         assert share[above].sum() < 0.6 <= share[from_there].sum()
-    assert gap == partial_parity_gap(SCORES, **options, interval=INTERVAL)
-    gap = partial_equalized_odds_gap(Y, SCORES, **options)
+    assert gap == metrics.partial_parity_gap(SCORES, **options, interval=INTERVAL)
+    gap = metrics.partial_equalized_odds_gap(Y, SCORES, **options)
     assert draw("labels", **options)[-1] == gap
-    assert draw("outputs", **options)[-1] == statistical_parity_ks(SCORES, **options)
+    assert draw("outputs", **options)[-1] == metrics.statistical_parity_ks(
+        SCORES, **options
+    )
     halves = {"group_probabilities": pd.DataFrame({"a": P["a"], "c": 1 - P["a"]})}
     gap, rates = draw("rates", **halves)
-    assert gap == pytest.approx(partial_parity_gap(SCORES, **halves))
+    assert gap == pytest.approx(metrics.partial_parity_gap(SCORES, **halves))
     np.testing.assert_allclose(rates[[0, -1]], [[0, 0], [1, 1]])
 
 
 @pytest.mark.parametrize(
     ("display", "attribute"),
     [
-        (GroupRateDisplay, "gaps"),
-        (ScoreDensityDisplay, "gap"),
-        (OutputDensityDisplay, "distances"),
-        (FairnessAccuracyDisplay, "unfairness"),
-        (ParetoFrontDisplay, "means"),
+        (plotting.GroupRateDisplay, "gaps"),
+        (plotting.ScoreDensityDisplay, "gap"),
+        (plotting.OutputDensityDisplay, "distances"),
+        (plotting.FairnessAccuracyDisplay, "unfairness"),
+        (plotting.ParetoFrontDisplay, "means"),
     ],
 )
 def test_models_that_need_groups_are_refused(ax, display, attribute):
     table = pd.DataFrame({"a": P["a"], "c": 1 - P["a"]})
     options, X = {"group_probabilities": table, "ax": ax}, SCORES[:, None]
-    is_of_labels = display in (FairnessAccuracyDisplay, ParetoFrontDisplay)
+    is_of_labels = attribute in ("unfairness", "means")
     arrays = [X, Y] if is_of_labels else [X]
-    model = Classifier() if display is ParetoFrontDisplay else Model()
+    model = Classifier() if display is plotting.ParetoFrontDisplay else Model()
     shown = getattr(display.from_estimator(model, *arrays, **options), attribute)
     assert shown is not None  # groups that a model can do without are not missed
     with pytest.raises(ValueError, match="of OfGroups takes the group of each row"):
@@ -170,13 +158,10 @@ def test_models_that_need_groups_are_refused(ax, display, attribute):
 
 
 def test_losses_of_principal_components(axes):
-    X, table = RNG.standard_normal((N, 4)), pd.get_dummies(NAMES[CODES])
+    X = RNG.standard_normal((N, 4))
     options = {"n_components": [1, 2], "axes": axes, "sample_weight": WEIGHTS}
     options["methods"] = {"PCA": GroupPCA()}
-    hard = GroupLossDisplay.from_data(X, sensitive_features=NAMES[CODES], **options)
-    one_hot = GroupLossDisplay.from_data(X, group_probabilities=table, **options)
-    same(one_hot.losses.values(), hard.losses.values())
-    soft = GroupLossDisplay.from_data(X, group_probabilities=P, **options)
+    soft = plotting.GroupLossDisplay.from_data(X, group_probabilities=P, **options)
     C = GroupMoments.from_data(X, group_probabilities=P, sample_weight=WEIGHTS)
     fit = GroupPCA(2).from_moments(C, n_components=2)
     np.testing.assert_allclose(soft.losses["PCA"][1], fit.group_losses_)
@@ -186,7 +171,7 @@ def test_range_of_two_expected_covariances(ax):
     X = RNG.standard_normal((N, 4))
     table = pd.DataFrame({"a": P["a"], "c": 1 - P["a"]})
     model = FairPCA(2).fit(X, sensitive_features=CODES == 0)
-    draw = JointNumericalRangeDisplay.from_estimator
+    draw = plotting.JointNumericalRangeDisplay.from_estimator
     options = {"group_probabilities": table, "sample_weight": WEIGHTS}
     display = draw(model, X, **options, n_angles=8, ax=ax)
     C = GroupMoments.from_data(X, **options).covariances()

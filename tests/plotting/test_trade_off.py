@@ -127,10 +127,7 @@ def test_without_repeats(ax):
 def test_title_names_the_ends(ax, points, title):
     for make, sign in ((trade_off, 1), (front, -1)):
         x, y = (
-            {
-                name: [sign * point[i] for point in those]
-                for name, those in points.items()
-            }
+            {name: sign * np.transpose(p)[i] for name, p in points.items()}
             for i in range(2)
         )
         make(y, x).plot(ax)

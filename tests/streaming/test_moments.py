@@ -14,6 +14,8 @@ from scipy import sparse
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _blocks
 
+from ..conftest import assert_same_moments
+
 # Scatter matrices of three groups: small ones in register tiles, large ones by BLAS.
 NARROW, WIDE = 6, 220
 
@@ -53,16 +55,6 @@ def check(moments, X, groups, rtol=1e-13):
     atol = rtol * size + 1e-20
     np.testing.assert_allclose(moments.scatters, scatters, rtol=0, atol=atol)
     assert np.array_equal(moments.scatters, moments.scatters.transpose(0, 2, 1))
-
-
-def same(a, b, rtol=1e-13, size=0.0):
-    """Equal but for rounding of means of rows as large as `size`."""
-    assert a.groups.tolist() == b.groups.tolist()
-    np.testing.assert_allclose(a.counts, b.counts, rtol=rtol)
-    np.testing.assert_allclose(a.means, b.means, rtol=rtol, atol=rtol)
-    scale = np.sqrt(np.abs(b.scatters).max())
-    atol = rtol * scale * (scale + size) + 1e-20
-    np.testing.assert_allclose(a.scatters, b.scatters, rtol=0, atol=atol)
 
 
 def rows_of(m, n, n_groups=3, seed=0, density=1.0):
@@ -221,8 +213,6 @@ class TestErrors:
     def test_rows(self, X, message):
         with pytest.raises(ValueError, match=message):
             GroupMoments.from_data(X, [0, 0, 1])
-        with pytest.raises(ValueError, match="missing value"):
-            GroupMoments.from_data(np.ones((3, 2)), ["a", None, "b"])
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -334,7 +324,7 @@ class TestFiles:
         for name in ("counts", "means", "scatters"):
             assert np.array_equal(getattr(loaded, name), getattr(moments, name))
         loaded.update([[1.0, 2.0]], groups[:1])  # may be written to
-        same(pickle.loads(pickle.dumps(moments)), moments)
+        assert_same_moments(pickle.loads(pickle.dumps(moments)), moments, rtol=0)
 
     def test_objects_are_not_pickled(self, tmp_path):
         groups = np.array([(1, 2), (0, 1), (1, 2)], dtype="i,i").astype(object)
@@ -348,24 +338,21 @@ class TestFiles:
         GroupMoments.from_data(np.eye(3), [0, 1, 1]).save(path)
         complete = path.read_bytes()
 
-        def refused(write):
-            write()
-            with pytest.raises(ValueError, match="not a whole file of group moments"):
-                GroupMoments.load(path)
-
-        refused(lambda: path.write_bytes(complete[: len(complete) // 2]))
-        refused(lambda: path.write_bytes(b""))
-        refused(lambda: np.savez(path, a=np.ones(3)))
-        refused(lambda: np.savez(path, format=np.array("other"), a=np.ones(3)))
-        refused(lambda: path.write_bytes(pickle.dumps([1, 2])))
-        array = tmp_path / "array.npy"
-        np.save(array, np.ones(3))
-        refused(lambda: path.write_bytes(array.read_bytes()))
+        contents = [complete[: len(complete) // 2], b"", pickle.dumps([1, 2])]
+        for arrays in ({"a": np.ones(3)}, {"format": np.array("other")}):
+            np.savez(path, **arrays)
+            contents.append(path.read_bytes())
+        np.save(tmp_path / "array.npy", np.ones(3))
+        contents.append((tmp_path / "array.npy").read_bytes())
         # In the directory: encrypted, no such compression, no such version.
         for offset, value in [(8, 1), (10, 99), (6, 200)]:
             damaged = bytearray(complete)
             damaged[complete.rindex(b"PK\x01\x02") + offset] = value
-            refused(lambda content=damaged: path.write_bytes(content))
+            contents.append(damaged)
+        for content in contents:
+            path.write_bytes(content)
+            with pytest.raises(ValueError, match="not a whole file of group moments"):
+                GroupMoments.load(path)
         path.write_bytes(complete)
         with np.load(path) as file:
             arrays = dict(file)
@@ -465,8 +452,8 @@ def test_probabilities_and_weights_of_rows_in_parts(tmp_path):
             soft = GroupMoments.from_data(
                 rows, group_probabilities=table_of_groups, sample_weight=w
             )
-            same(soft, moments, 1e-12, 100)
-        same(GroupMoments.from_data(rows, labels, sample_weight=w), hard, 1e-12, 100)
+            assert_same_moments(soft, moments)
+        assert_same_moments(GroupMoments.from_data(rows, labels, sample_weight=w), hard)
 
 
 def test_probabilities_that_are_refused():
@@ -474,10 +461,6 @@ def test_probabilities_that_are_refused():
     for arguments in ({}, {"groups": CODES, "group_probabilities": P}):
         with pytest.raises(TypeError, match=r"got (neither|both)"):
             GroupMoments.from_data(X, **arguments)
-    wrong = P.copy()
-    wrong.loc[70, "b"] = -0.5
-    with pytest.raises(ValueError, match=r"first in row 70, column 'b' \(-0.5\)"):
-        GroupMoments.from_data(X, group_probabilities=wrong)
     no_weight = np.where(P["b"] > 0, 0.0, 1.0)
     moments = GroupMoments.from_data(X, group_probabilities=P, sample_weight=no_weight)
     assert "b" not in moments.groups  # as hard groups without weight

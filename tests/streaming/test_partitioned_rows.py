@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, PartitionedRows, is_partitioned
+
+from ..conftest import assert_same_moments
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -43,14 +44,6 @@ def frame(X, groups, npartitions=4):
     return dd.from_pandas(table.assign(group=groups), npartitions=npartitions)
 
 
-def assert_same(moments, expected):
-    assert moments.groups.tolist() == expected.groups.tolist()
-    assert moments.counts.tolist() == expected.counts.tolist()
-    np.testing.assert_allclose(moments.means, expected.means, rtol=1e-13)
-    size = np.abs(expected.scatters).max()
-    np.testing.assert_allclose(moments.scatters, expected.scatters, atol=1e-12 * size)
-
-
 CUTS = (0, 0, 90, 90, M, M)  # some partitions have no rows
 ROWS = {
     "array": lambda X: da.from_array(X, chunks=(70, 4)),
@@ -75,7 +68,7 @@ def test_moments_are_those_in_memory(name, X, groups):
     assert is_partitioned(rows)
     expected = GroupMoments.from_data(X, groups)
     for values in (groups, da.from_array(groups, chunks=33)):  # cut otherwise
-        assert_same(GroupMoments.from_data(rows, values), expected)
+        assert_same_moments(GroupMoments.from_data(rows, values), expected)
 
 
 GROUPS = {
@@ -92,20 +85,7 @@ def test_groups_that_are_cut_as_the_rows(name, X, groups):
     absent = np.repeat(["c", "a", "b"], [90, 1, M - 91])  # from some partitions
     for values in (groups, absent):
         moments = GroupMoments.from_data(make(X), cut(values))
-        assert_same(moments, GroupMoments.from_data(X, values))
-
-
-@pytest.mark.parametrize(
-    "cut",
-    [blocks, lambda g: da.from_array(g, chunks=33), GROUPS["column"][1]],
-    ids=["blocks", "array", "series"],
-)
-def test_groups_of_dask_for_rows_of_a_file(cut, X, groups, tmp_path):
-    np.save(tmp_path / "X.npy", X)
-    reader = open_rows(tmp_path / "X.npy", max_bytes=5000)
-    assert len(reader) > 1
-    moments = GroupMoments.from_data(reader, cut(groups))
-    assert_same(moments, GroupMoments.from_data(X, groups))
+        assert_same_moments(moments, GroupMoments.from_data(X, values))
 
 
 def test_partitions_without_rows_count_in_messages(X, groups):
@@ -205,15 +185,6 @@ def test_bad_partitions_are_named(make, message, X, groups):
 def test_bad_groups_are_named(make, message, X, groups):
     with pytest.raises(ValueError, match=message):
         GroupMoments.from_data(blocks(X), make(groups))
-
-
-def test_codes_are_small(groups, X):
-    rows = PartitionedRows.of(blocks(X))
-    for values in (groups, blocks(groups)):
-        distinct, codes = rows.encode(values, name="g", noun="group")
-        codes = np.concatenate(codes.gather())
-        assert codes.dtype == np.int8
-        assert np.array_equal(distinct[codes], groups)
 
 
 @pytest.mark.parametrize("X", [np.ones((2, 2)), [[1.0]], [], "abc", None])
