@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from scalefair.decomposition import _dense
 
+from .conftest import best_sums
+
 
 def solve(C, r, best=None, **options):
     best = best_sums(C, r) if best is None else best
@@ -18,10 +20,6 @@ def covariances(seed, G, n, m=None):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((G, m or 3 * n, n)) * np.sqrt(np.arange(n, 0, -1.0))
     return X.transpose(0, 2, 1) @ X / X.shape[1]
-
-
-def best_sums(C, r):
-    return np.linalg.eigvalsh(C)[:, C.shape[1] - r :].sum(axis=1)
 
 
 def losses_of(C, best, U):

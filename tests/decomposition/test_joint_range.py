@@ -15,10 +15,6 @@ def random_basis(n, r, rng):
     return np.linalg.qr(rng.standard_normal((n, r)))[0]
 
 
-def pair(n, seed=0):
-    return random_symmetric(n, seed), random_symmetric(n, seed + 1000)
-
-
 @pytest.mark.parametrize(
     ("factor", "scale"), [(1.0, 1e-100), (2.0, 1.0), (-0.5, 1e100)]
 )
@@ -42,7 +38,7 @@ def test_a_multiple_has_a_segment(factor, scale):
     ("n", "r", "n_angles"), [(1, 1, 8), (2, 1, 8), (5, 5, 8), (6, 3, 45)]
 )
 def test_supporting_lines(n, r, n_angles):
-    C_A, C_B = pair(n, seed=n)
+    C_A, C_B = random_symmetric(n, n), random_symmetric(n, n + 1000)
     boundary = joint_numerical_range(C_A, C_B, r, n_angles=n_angles)
     np.testing.assert_allclose(
         boundary.angles, 2 * np.pi / n_angles * np.arange(n_angles)

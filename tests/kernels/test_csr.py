@@ -12,11 +12,8 @@ from scalefair.kernels import (
     csr_workspace,
 )
 
-# Each type and each index once.
-PAIRS = [(np.float64, np.int64), (np.float32, np.int32)]
 
-
-def csr_arrays(dense, index_dtype=np.int32):
+def csr_arrays(dense, index_dtype):
     A = sparse.csr_array(dense)
     return A.indptr.astype(index_dtype), A.indices.astype(index_dtype), A.data
 
@@ -80,7 +77,9 @@ def test_rows_at_cache_lines(dtype, k, width):
     np.testing.assert_allclose(aligned, expected, atol=200 * np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize(("dtype", "index_dtype"), PAIRS)
+@pytest.mark.parametrize(
+    ("dtype", "index_dtype"), [(np.float64, np.int64), (np.float32, np.int32)]
+)
 @pytest.mark.parametrize("density", [0.2, 1])
 def test_symmetry(dtype, index_dtype, density):
     rng = np.random.default_rng(0)

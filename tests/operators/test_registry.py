@@ -35,7 +35,6 @@ from ..conftest import CountedBlocks, with_long_indices
 N = 60
 SCIPY = tuple(map(int, scipy.__version__.split(".")[:2]))
 TYPES = [np.float64, np.float32]
-of_types = pytest.mark.parametrize("dtype", TYPES, ids=["float64", "float32"])
 ERRORS = ValueError, FloatingPointError
 WEIGHTS = np.random.default_rng(4).gamma(2.0, size=N)
 # The longest sums here have 200 terms, the rows of the covariances.
@@ -125,17 +124,6 @@ def any_normalized(form, **options):
     return lambda W, dtype: NormalizedOperator(form(W), dtype=dtype, **options)
 
 
-def projected(form, value=-1.0):
-    """Of a matrix; the type is that of the matrix."""
-    return lambda A, dtype: Projected(
-        form(A.astype(dtype)), basis(), constrained_value=value
-    )
-
-
-def projected_of_identity(Q, dtype):
-    return Projected(np.eye(N, dtype=dtype), Q, constrained_value=-1.0)
-
-
 # Name: operator of a matrix and a type, the matrix, and what the operator stands for.
 REGISTRY = {
     "AMGPreconditioner": (
@@ -209,12 +197,14 @@ REGISTRY = {
         lambda W: dense_projected(dense_normalized(W), basis(), -1.0),
     ),
     "Projected, sparse": (
-        projected(sparse.csr_array, -2.0),
+        lambda W, dtype: Projected(
+            sparse.csr_array(W.astype(dtype)), basis(), constrained_value=-2.0
+        ),
         graph,
         lambda W: dense_projected(W, basis(), -2.0),
     ),
     "Projected, basis": (
-        projected_of_identity,
+        lambda Q, dtype: Projected(np.eye(N, dtype=dtype), Q, constrained_value=-1.0),
         basis,
         lambda Q: np.eye(N) - 2.0 * Q @ Q.T,
     ),
@@ -389,7 +379,6 @@ def make_of(name, A, dtype):
     return REGISTRY[name][0](A, dtype)
 
 
-@of_types
 @of_names
 @pytest.mark.parametrize(
     ("size", "signs"),
@@ -426,7 +415,6 @@ def test_entries_that_are_too_large_or_not_finite(name, dtype, size, signs):
         assert np.isfinite(product).all()
 
 
-@of_types
 @of_names
 @pytest.mark.parametrize("bad", [np.nan, "both", 1e308])
 def test_products_of_what_is_not_finite(name, dtype, bad):
