@@ -19,11 +19,7 @@ from scalefair.linear_model import (
     partial_fairness_path,
 )
 from scalefair.linear_model._continuation import GapSolver
-from scalefair.metrics import (
-    null_parity_gap,
-    partial_demographic_parity_gap,
-    weak_partial_demographic_parity_gap,
-)
+from scalefair.metrics import null_parity_gap, partial_parity_gap
 
 INTERVAL = (0.1, 0.5)
 ALLOWED = 1.05  # times kappa: what the documentation allows without a warning
@@ -61,12 +57,9 @@ def fit(model, rows):
 def measured_gap(model, X, group):
     """The criterion's gap, from what the model predicts."""
     scores = model.decision_function(X, sensitive_features=group)
-    where = {"sensitive_features": group, "interval": model.interval}
-    if model.criterion == "strong":
-        return partial_demographic_parity_gap(scores, **where)
-    return weak_partial_demographic_parity_gap(
-        scores, threshold=model.threshold, **where
-    )
+    options = {"threshold": model.threshold if model.criterion == "weak" else None}
+    options |= {"sensitive_features": group, "interval": model.interval}
+    return partial_parity_gap(scores, **options)
 
 
 def check_gap(model, messages, X, group):

@@ -71,19 +71,13 @@ def some_conditions(n_conditions, chains, seed):
 
 
 # Three conditions at once take no more than two chains.
-under_conditions = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("n_conditions", "seed"),
     [(c, s) for c in range(4) for s in range(c, 24, 2) if c < 3 or s % 3 < 2],
 )
-
-
-@under_conditions
 def test_every_cut_is_the_best_allowed_one(n_conditions, seed):
-    problem = small_problem(seed)
-    check_solution(*problem, some_conditions(n_conditions, problem[2], seed))
-
-
-def check_solution(y, scores, chains, weights, kappa, interval, levels_of):
+    y, scores, chains, weights, kappa, interval = small_problem(seed)
+    levels_of = some_conditions(n_conditions, chains, seed)
     options = {"kappa": kappa, "interval": interval, "sample_weight": weights}
     result = parity_isotonic_regression(
         y, scores, chains, levels_of=levels_of, **options

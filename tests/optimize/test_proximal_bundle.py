@@ -62,23 +62,6 @@ def subproblem(problem, c, mu, metric):
     return functions
 
 
-def slsqp(functions, c):
-    actual = minimize(
-        lambda v: functions(v)[0][0],
-        c,
-        jac=lambda v: functions(v)[1][0],
-        constraints={
-            "type": "ineq",
-            "fun": lambda v: -functions(v)[0][1:],
-            "jac": lambda v: -functions(v)[1][1:],
-        },
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 500},
-    )
-    assert actual.success or actual.status == 8
-    return actual
-
-
 @pytest.mark.parametrize(
     ("seed", "n", "m", "mu", "has_metric"),
     [
@@ -101,7 +84,19 @@ def test_quadratics_against_slsqp(seed, n, m, mu, has_metric):
         metric = options["metric"] = B @ B.T + 0.1 * np.eye(n)
     actual = proximal_bundle(problem, c, **options)
     functions = subproblem(problem, c, mu, metric)
-    reference = slsqp(functions, c)
+    reference = minimize(
+        lambda v: functions(v)[0][0],
+        c,
+        jac=lambda v: functions(v)[1][0],
+        constraints={
+            "type": "ineq",
+            "fun": lambda v: -functions(v)[0][1:],
+            "jac": lambda v: -functions(v)[1][1:],
+        },
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    assert reference.success or reference.status == 8
     assert actual.converged, actual.message
     assert actual.value == pytest.approx(reference.fun, abs=1e-7)
     assert actual.lower_bound <= reference.fun + 1e-9
