@@ -1,7 +1,5 @@
 """Dense covariances of groups and the certificate of a fit, by definition."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -57,21 +55,3 @@ def rows(m=300, n=6, n_groups=2, seed=0):
         size = int((codes == g).sum())
         X[codes == g] = rng.standard_normal((size, n)) @ mixing + g
     return X, codes
-
-
-@pytest.fixture(name="rows", scope="session")
-def rows_fixture():
-    """Function of numbers of rows, features and groups."""
-    return rows
-
-
-@pytest.fixture(scope="session")
-def covariances():
-    """Function of dense rows, codes or memberships, and the centering."""
-    return dense_covariances
-
-
-@pytest.fixture(scope="session")
-def dense():
-    """What is computed of dense rows without the package."""
-    return SimpleNamespace(one_hot=one_hot, best_sums=best_sums, certify=certify)

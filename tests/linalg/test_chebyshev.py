@@ -7,6 +7,8 @@ from scipy import sparse
 from scalefair.linalg import SpectralBounds, chebyshev, spectral_bounds
 from scalefair.operators import NormalizedAffinity
 
+from .conftest import check_pairs
+
 
 @pytest.fixture(scope="module")
 def problem(graphs):
@@ -16,7 +18,7 @@ def problem(graphs):
 
 
 @pytest.mark.parametrize("max_degree", [3, 200])
-def test_any_degree_converges(problem, check_pairs, max_degree, counting):
+def test_any_degree_converges(problem, max_degree, counting):
     A, options = counting(problem[0]), {"max_degree": max_degree, "max_iter": 1000}
     result = chebyshev(A, 4, tol=1e-7, random_state=0, **options)
     check_pairs(result, problem[1], 4, 1.1e-7)
@@ -24,7 +26,7 @@ def test_any_degree_converges(problem, check_pairs, max_degree, counting):
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(-0.5, -0.5), (0.0, 0.1), (0.1, 0.0)])
-def test_survives_wrong_bounds(problem, check_pairs, lower, upper):
+def test_survives_wrong_bounds(problem, lower, upper):
     # Relative to the width: too narrow (> 0) and too wide.
     M, dense = problem
     good = spectral_bounds(M, random_state=0)

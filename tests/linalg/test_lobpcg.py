@@ -7,6 +7,8 @@ from scalefair.linalg import lobpcg
 from scalefair.operators import NormalizedAffinity
 from scalefair.operators._amg import AMGPreconditioner
 
+from .conftest import check_pairs
+
 
 def multigrid(W, dtype=np.float64):
     M = NormalizedAffinity(W)
@@ -19,7 +21,7 @@ def solve(W, k, tol=1e-9):
     return lobpcg(NormalizedAffinity(W), k, tol=tol, **options)
 
 
-def test_every_graph(graph, graphs, check_pairs):
+def test_every_graph(graph, graphs):
     check_pairs(solve(graph, 4), graphs.normalized(graph), 4, 1e-9)
 
 

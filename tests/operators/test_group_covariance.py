@@ -15,9 +15,7 @@ from ..conftest import with_long_indices
 dask = pytest.importorskip("dask")
 
 M, N = 230, 23
-CUTS = (0, 100, 101, 200, M)
 WEIGHTS = np.array([0.7, 0.0, -1.3])
-CENTERINGS = ["global", "group"]
 
 
 def rows(seed=0, m=M, n=N):
@@ -52,9 +50,8 @@ def with_duplicates(X):
 
 
 def in_parts(X):
-    return PartitionedRows.of(
-        [dask.delayed(X[i:j]) for i, j in itertools.pairwise(CUTS)]
-    )
+    cuts = itertools.pairwise((0, 100, 101, 200, M))
+    return PartitionedRows.of([dask.delayed(X[i:j]) for i, j in cuts])
 
 
 FORMS = {
@@ -71,7 +68,7 @@ FORMS = {
 }
 
 
-@pytest.fixture(params=CENTERINGS)
+@pytest.fixture(params=["global", "group"])
 def centering(request):
     return request.param
 

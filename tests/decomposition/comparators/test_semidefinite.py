@@ -17,15 +17,12 @@ def covariances(n_groups, n, seed, rank=None):
     return factors @ factors.transpose(0, 2, 1) / n
 
 
-# Diagonal covariances diag(4, 0) and diag(0, 1), r = 1. Every leading eigenvector is
-# a unit vector: e_1 has the losses (0, 1), e_2 has (4, 0).
-CORNERS = np.array([np.diag([4.0, 0.0]), np.diag([0.0, 1.0])])
-BEST = np.array([4.0, 1.0])
-
-
 def test_three_iterations_by_hand():
-    """Weights (1, 1), (1, e), (1, e^2): e_1, e_1, e_2; the average is better."""
-    X = np.array([[2.0, 0], [-2, 0], [0, 1], [0, -1]])  # of these covariances
+    """Weights (1, 1), (1, e), (1, e^2): e_1, e_1, e_2; the average is better.
+
+    Covariances diag(4, 0) and diag(0, 1): e_1 has the losses (0, 1), e_2 has (4, 0).
+    """
+    X = np.array([[2.0, 0], [-2, 0], [0, 1], [0, -1]])
     model = SemidefiniteFairPCA(1, max_iter=3).fit(X, sensitive_features=[0, 0, 1, 1])
     roots = 1 - np.sqrt([1 / 3, 2 / 3])
     np.testing.assert_allclose(model.projection_, np.diag(roots), atol=1e-14)
@@ -70,7 +67,8 @@ def test_bound_of_the_docstring(n_groups, n_iter):
 
 
 def test_huge_losses_do_not_overflow():
-    relaxed = multiplicative_weights(1e200 * CORNERS, 1, 1e200 * BEST, 5, 1.0)
+    C, best = 1e200 * np.array([np.diag([4, 0]), np.diag([0, 1])]), [4e200, 1e200]
+    relaxed = multiplicative_weights(C, 1, np.array(best), 5, 1.0)
     assert np.isfinite([*relaxed.losses, *relaxed.weights]).all()
 
 
