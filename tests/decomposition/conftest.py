@@ -1,23 +1,9 @@
-"""Dense covariances of groups and the certificate of a fit, by definition."""
+"""Rows in groups and the certificate of a fit, by definition."""
 
 import numpy as np
 import pytest
 
-
-def one_hot(*columns):
-    """Memberships (m, G) of rows in the groups of all columns."""
-    codes = [np.unique(column, return_inverse=True)[1] for column in columns]
-    return np.hstack([np.eye(code.max() + 1)[code] for code in codes])
-
-
-def dense_covariances(X, A, centering="global"):
-    """Covariances of groups of which rows have the weights A (m, G), or of codes."""
-    A = one_hot(A) if A.ndim == 1 else A
-    centre, C = A.sum(axis=1) @ X / A.sum(), []
-    for a in A.T:
-        offsets = X - (centre if centering == "global" else a @ X / a.sum())
-        C.append((offsets.T * a) @ offsets / a.sum())
-    return np.array(C)
+from ..conftest import dense_covariances
 
 
 def best_sums(C, r):

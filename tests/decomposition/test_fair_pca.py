@@ -15,7 +15,8 @@ from scalefair.decomposition._fair_pca import choose_solver
 from scalefair.decomposition._subspace import solve, solve_formed
 from scalefair.streaming import GroupMoments
 
-from .conftest import certify, dense_covariances, one_hot, rows
+from ..conftest import dense_covariances, one_hot
+from .conftest import certify, rows
 
 SOLVERS = ["gram", "matrix_free"]
 

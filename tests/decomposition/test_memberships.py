@@ -14,7 +14,8 @@ from scalefair.decomposition import FairPCA
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _moments
 
-from .conftest import certify, one_hot
+from ..conftest import one_hot
+from .conftest import certify
 
 M, N, R = 400, 30, 3
 NAMES = ["a", "b", "c"]

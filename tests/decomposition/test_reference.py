@@ -14,6 +14,8 @@ from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.decomposition._covariances import top_sums
 from scalefair.decomposition._dense import solve_groups
 
+from ..conftest import dense_covariances
+
 pytestmark = pytest.mark.realdata
 
 # r, t of group A, common loss, increase of the total error over PCA in per cent.
@@ -82,8 +84,7 @@ def test_faces(faces, expected):
 def _credit(k):
     """Covariances of k groups of the credit data about their own means."""
     data = fetch_credit_default(n_groups=k)
-    X, groups = data.data, data.sensitive_features
-    return np.array([np.cov(X[groups == g].T, ddof=0) for g in np.unique(groups)])
+    return dense_covariances(data.data, data.sensitive_features, "group")
 
 
 def test_reference_table_of_three_groups():

@@ -7,7 +7,8 @@ from scipy import sparse
 from scalefair.decomposition import FairPCA
 from scalefair.decomposition._subspace import solve_formed
 
-from .conftest import certify, dense_covariances, one_hot
+from ..conftest import dense_covariances, one_hot
+from .conftest import certify
 
 M, N = 600, 160
 

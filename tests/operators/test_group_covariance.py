@@ -10,7 +10,7 @@ from scalefair.operators import GroupCovariance
 from scalefair.operators import _coded_rows as coded_rows
 from scalefair.streaming import PartitionedRows
 
-from ..conftest import with_long_indices
+from ..conftest import dense_covariances, with_long_indices
 
 dask = pytest.importorskip("dask")
 
@@ -30,17 +30,6 @@ def random_codes(m=M, n_codes=3, seed=1):
     codes[:n_codes] = np.arange(n_codes)
     codes[100:200] = 1  # other groups are absent from two parts
     return codes
-
-
-def definition(X, codes, centering):
-    """Covariances C_g, shape (G, n, n)."""
-    X = np.asarray(X, dtype=np.float64)
-    covariances = []
-    for g in np.unique(codes):
-        part = X[codes == g]
-        centre = X.mean(axis=0) if centering == "global" else part.mean(axis=0)
-        covariances.append((part - centre).T @ (part - centre) / len(part))
-    return np.array(covariances)
 
 
 def with_duplicates(X):
@@ -82,7 +71,7 @@ def stored(request):
 def test_agrees_with_the_definition(form, centering):
     X, codes = rows(), random_codes()
     X = np.round(X) if "whole" in form else X
-    C = definition(X, codes, centering)
+    C = dense_covariances(X, codes, centering)
     operator = GroupCovariance(FORMS[form](X), codes, WEIGHTS, centering=centering)
     expected = np.tensordot(WEIGHTS, C, axes=1)
     V = np.random.default_rng(2).standard_normal((N, 5))
@@ -123,7 +112,7 @@ def test_far_from_the_origin(stored, centering):
     # The covariance is far below the square of the mean. Few digits in the entries:
     # the shifted ones are exact.
     X, codes = np.round(rows() * 64) / 64, random_codes()
-    C = definition(X, codes, centering)
+    C = dense_covariances(X, codes, centering)
     operator = GroupCovariance(stored(X + 1e6), codes, WEIGHTS, centering=centering)
     expected = np.tensordot(WEIGHTS, C, axes=1)
     np.testing.assert_allclose(operator @ np.eye(N), expected, atol=2e-7)
@@ -137,7 +126,7 @@ def test_many_blocks_slabs_and_tiles(stored, centering, monkeypatch, with_thread
     codes = random_codes(7000, 4)
     codes[:1000] = 3  # blocks of one code
     weights = np.array([0.1, 0.4, 0.2, 0.3])
-    C = definition(X, codes, centering)
+    C = dense_covariances(X, codes, centering)
     operator = GroupCovariance(stored(X), codes, weights, centering=centering)
     if stored is sparse.csr_array:
         assert len(operator._rows._tiles) > 10
@@ -163,7 +152,9 @@ def test_small_tables(m, n, h, scale, stored, centering):
     X = scale * np.random.default_rng(0).standard_normal((m, n))  # or without entries
     codes = np.arange(m) % h
     operator = GroupCovariance(stored(X), codes, WEIGHTS[-h:], centering=centering)
-    expected = np.tensordot(WEIGHTS[-h:], definition(X, codes, centering), axes=1)
+    expected = np.tensordot(
+        WEIGHTS[-h:], dense_covariances(X, codes, centering), axes=1
+    )
     np.testing.assert_allclose(operator @ np.eye(n), expected, atol=1e-12)
     np.testing.assert_allclose(operator @ np.ones(n), expected.sum(axis=1), atol=1e-12)
     compressed = operator.compress(np.eye(n))

@@ -30,7 +30,7 @@ from scalefair.operators import (
 from scalefair.operators._base import TypedOperator
 from scalefair.streaming import PartitionedRows
 
-from ..conftest import CountedBlocks, with_long_indices
+from ..conftest import CountedBlocks, dense_covariances, one_hot, with_long_indices
 
 N = 60
 SCIPY = tuple(map(int, scipy.__version__.split(".")[:2]))
@@ -92,13 +92,9 @@ def row_weights(X):
     return 1.0 + np.arange(len(X)) % 3
 
 
-def dense_covariance(X, weights=None):
-    weights = np.ones(len(X)) if weights is None else weights
-    Z, C = X - np.average(X, axis=0, weights=weights), 0.0
-    for code, factor in enumerate((0.3, 0.7)):
-        part, w = Z[codes(X) == code], weights[codes(X) == code]
-        C = C + factor * (part.T * w) @ part / w.sum()
-    return C
+def dense_covariance(X, weights=1.0):
+    A = (one_hot(codes(X)).T * weights).T
+    return np.tensordot([0.3, 0.7], dense_covariances(X, A), axes=1)
 
 
 def covariance(form, weights=lambda X: None):
