@@ -153,7 +153,7 @@ def dense_covariances(X, A, centering="global"):
 
 def normalized(W):
     """Dense D^{-1/2} W D^{-1/2}, from its definition."""
-    W = W.toarray()
+    W = W.toarray() if sparse.issparse(W) else W
     d = W.sum(axis=1)
     return W / np.sqrt(d[:, None] * d)
 

@@ -30,7 +30,13 @@ from scalefair.operators import (
 from scalefair.operators._base import TypedOperator
 from scalefair.streaming import PartitionedRows
 
-from ..conftest import CountedBlocks, dense_covariances, one_hot, with_long_indices
+from ..conftest import (
+    CountedBlocks,
+    dense_covariances,
+    normalized,
+    one_hot,
+    with_long_indices,
+)
 
 N = 60
 SCIPY = tuple(map(int, scipy.__version__.split(".")[:2]))
@@ -68,15 +74,10 @@ def codes(X):
     return np.arange(len(X)) % 2
 
 
-def dense_normalized(W):
-    d = W.sum(axis=1)
-    return W / np.sqrt(np.outer(d, d))
-
-
 def dense_regularized(W, regularization, weights=None):
     weights = np.ones(len(W)) if weights is None else weights
     constant = regularization * (weights @ W @ weights) / weights.sum() ** 2
-    return dense_normalized(np.outer(weights, weights) * (W + constant))
+    return normalized(np.outer(weights, weights) * (W + constant))
 
 
 def dense_projected(A, Q, value):
@@ -112,7 +113,7 @@ def in_parts(X):
     return PartitionedRows.of(in_two(X))
 
 
-def normalized(form, **options):
+def of_affinity(form, **options):
     return lambda W, dtype: NormalizedAffinity(form(W), dtype=dtype, **options)
 
 
@@ -125,7 +126,7 @@ REGISTRY = {
     "AMGPreconditioner": (
         # So small a matrix is inverted at once.
         lambda A, dtype: AMGPreconditioner(A, dtype=dtype),
-        lambda: np.eye(N) - 0.5 * dense_normalized(graph()),
+        lambda: np.eye(N) - 0.5 * normalized(graph()),
         np.linalg.inv,
     ),
     "GroupCovariance": (covariance(np.asarray), rows, dense_covariance),
@@ -139,14 +140,14 @@ REGISTRY = {
         )
         for form in (np.asarray, sparse.csr_array, in_parts)
     },
-    "NormalizedAffinity": (normalized(sparse.csr_array), graph, dense_normalized),
+    "NormalizedAffinity": (of_affinity(sparse.csr_array), graph, normalized),
     "NormalizedAffinity, unweighted": (
-        normalized(with_long_indices, regularization=0.7, shift=1.5),
+        of_affinity(with_long_indices, regularization=0.7, shift=1.5),
         lambda: 3.5 * (graph() > 0),
         lambda W: dense_regularized(W, 0.7) + 1.5 * np.eye(N),
     ),
     "NormalizedAffinity, weighted": (
-        normalized(with_long_indices, regularization=0.7, sample_weight=WEIGHTS),
+        of_affinity(with_long_indices, regularization=0.7, sample_weight=WEIGHTS),
         lambda: 3.5 * (graph() > 0),
         lambda W: dense_regularized(W, 0.7, WEIGHTS),
     ),
@@ -165,7 +166,7 @@ REGISTRY = {
     "NormalizedOperator, LinearOperator": (
         any_normalized(aslinearoperator),
         graph,
-        dense_normalized,
+        normalized,
     ),
     "NullspaceProjector": (
         lambda Q, dtype: NullspaceProjector(Q, dtype=dtype),
@@ -190,7 +191,7 @@ REGISTRY = {
             NormalizedAffinity(W, dtype=dtype), basis(), constrained_value=-1.0
         ),
         graph,
-        lambda W: dense_projected(dense_normalized(W), basis(), -1.0),
+        lambda W: dense_projected(normalized(W), basis(), -1.0),
     ),
     "Projected, sparse": (
         lambda W, dtype: Projected(
