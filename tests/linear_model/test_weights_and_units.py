@@ -178,10 +178,9 @@ MODELS = {
 SAME = {"rel": 5e-4}
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_codes_as_they_are_and_standardized(survey, name):
+@pytest.mark.parametrize(("model", "container"), MODELS.values(), ids=MODELS)
+def test_codes_as_they_are_and_standardized(survey, model, container):
     X, Z, y, group = survey
-    model, container = MODELS[name]
     raw, standard = fitted(model, container(X), y, group), fitted(model, Z, y, group)
     assert raw.objective_ == pytest.approx(standard.objective_, **SAME)
     expected = standard.decision_function(Z, sensitive_features=group)

@@ -10,7 +10,7 @@ from scalefair.operators import GroupCovariance
 from scalefair.operators import _coded_rows as coded_rows
 from scalefair.streaming import PartitionedRows
 
-from ..conftest import dense_covariances, with_long_indices
+from ..conftest import dense_covariances, random_groups, with_long_indices
 
 dask = pytest.importorskip("dask")
 
@@ -18,16 +18,14 @@ M, N = 230, 23
 WEIGHTS = np.array([0.7, 0.0, -1.3])
 
 
-def rows(seed=0, m=M, n=N):
+def rows(m=M):
     """About a third of the entries, so that sparse and dense tell the same."""
-    rng = np.random.default_rng(seed)
-    return rng.standard_normal((m, n)) * (rng.random((m, n)) < 0.3) + 0.0
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((m, N)) * (rng.random((m, N)) < 0.3) + 0.0
 
 
-def random_codes(m=M, n_codes=3, seed=1):
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(n_codes, size=m)
-    codes[:n_codes] = np.arange(n_codes)
+def random_codes(m=M, n_codes=3):
+    codes = random_groups(m, n_codes, seed=1)
     codes[100:200] = 1  # other groups are absent from two parts
     return codes
 
