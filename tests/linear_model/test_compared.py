@@ -57,12 +57,6 @@ def classifier(kind="each", **params):
     return PartiallyFairClassifier(**{"interval": INTERVAL} | options | params)
 
 
-def compared(model, y):
-    """Masks of the rows that are compared with each other."""
-    labels = {None: [y < 2], "positive": [y == 1], "label": [y == 0, y == 1]}
-    return labels[model.given]
-
-
 def measured_gap(model, scores, y, groups):
     """The gap of scores that the model bounds."""
     options = {"given": model.given, "attributes": model.attributes, **groups}
@@ -114,6 +108,7 @@ def test_gap_is_at_most_kappa(kind, params):
         assert not hasattr(model, "unmixed_parity_gap_")
         return
     assert model.groups_.tolist() == ["a", "b", "c"]
+    compared = {None: [y < 2], "positive": [y == 1], "label": [y == 0, y == 1]}
     unmixed = [
         unmixed_parity_gap(
             scores[rows],
@@ -121,7 +116,7 @@ def test_gap_is_at_most_kappa(kind, params):
             sample_weight=groups["sample_weight"][rows],
             interval=INTERVAL,
         )
-        for rows in compared(model, y)
+        for rows in compared[model.given]
     ]
     assert model.unmixed_parity_gap_ == pytest.approx(max(unmixed), rel=1e-9)
 
