@@ -118,29 +118,20 @@ class TestBadInput:
         np.testing.assert_allclose(product, 1 / unit, rtol=1e-9)
 
     @pytest.mark.parametrize(
-        ("A", "message"),
+        ("A", "candidate", "message"),
         [
-            (np.ones((3, 4)), r"square.*\(3, 4\)"),
-            (np.ones(3), r"square.*3,\)"),
-            (sparse.csr_array((0, 0)), "no rows"),
-            (np.diag([1.0, np.nan]), r"not finite, at row 1, column 1 \(nan\)"),
+            (np.ones((3, 4)), None, r"square.*\(3, 4\)"),
+            (np.ones(3), None, r"square.*3,\)"),
+            (sparse.csr_array((0, 0)), None, "no rows"),
+            (np.diag([1.0, np.nan]), None, r"not finite, at row 1, column 1 \(nan\)"),
+            (np.eye(3), np.ones((3, 1)), "candidate must be a vector of 3 positive"),
+            (np.eye(3), [1, -1, 1], r"3 positive numbers, got -1\.0 at entry 1"),
+            (np.eye(3), [1e-200, 1, 1], "too far apart"),
         ],
     )
-    def test_matrix(self, A, message):
+    def test_matrix_and_candidate(self, A, candidate, message):
         with pytest.raises(ValueError, match=message):
-            AMGPreconditioner(A)
-
-    @pytest.mark.parametrize(
-        ("candidate", "message"),
-        [
-            (np.ones((3, 1)), "candidate must be a vector of 3 positive"),
-            ([1, -1, 1], r"a vector of 3 positive numbers, got -1\.0 at entry 1"),
-            ([1e-200, 1, 1], "too far apart"),
-        ],
-    )
-    def test_candidate(self, candidate, message):
-        with pytest.raises(ValueError, match=message):
-            AMGPreconditioner(np.eye(3), candidate=candidate)
+            AMGPreconditioner(A, candidate=candidate)
         with pytest.raises(TypeError, match="real"):
             AMGPreconditioner(1j * np.eye(3))
 
