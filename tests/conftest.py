@@ -135,9 +135,25 @@ def fairness_basis(degrees, groups):
     return np.linalg.qr(F)[0]
 
 
+def one_hot(*columns):
+    """Memberships (m, G) of rows in the groups of all columns."""
+    codes = [np.unique(column, return_inverse=True)[1] for column in columns]
+    return np.hstack([np.eye(code.max() + 1)[code] for code in codes])
+
+
+def dense_covariances(X, A, centering="global"):
+    """Covariances of groups of which rows have the weights A (m, G), or of codes."""
+    A = one_hot(A) if A.ndim == 1 else A
+    centre, C = A.sum(axis=1) @ X / A.sum(), []
+    for a in A.T:
+        offsets = X - (centre if centering == "global" else a @ X / a.sum())
+        C.append((offsets.T * a) @ offsets / a.sum())
+    return np.array(C)
+
+
 def normalized(W):
     """Dense D^{-1/2} W D^{-1/2}, from its definition."""
-    W = W.toarray()
+    W = W.toarray() if sparse.issparse(W) else W
     d = W.sum(axis=1)
     return W / np.sqrt(d[:, None] * d)
 

@@ -1,25 +1,9 @@
-"""Dense covariances of groups and the certificate of a fit, by definition."""
-
-from types import SimpleNamespace
+"""Rows in groups and the certificate of a fit, by definition."""
 
 import numpy as np
 import pytest
 
-
-def one_hot(*columns):
-    """Memberships (m, G) of rows in the groups of all columns."""
-    codes = [np.unique(column, return_inverse=True)[1] for column in columns]
-    return np.hstack([np.eye(code.max() + 1)[code] for code in codes])
-
-
-def dense_covariances(X, A, centering="global"):
-    """Covariances of groups of which rows have the weights A (m, G), or of codes."""
-    A = one_hot(A) if A.ndim == 1 else A
-    centre, C = A.sum(axis=1) @ X / A.sum(), []
-    for a in A.T:
-        offsets = X - (centre if centering == "global" else a @ X / a.sum())
-        C.append((offsets.T * a) @ offsets / a.sum())
-    return np.array(C)
+from ..conftest import dense_covariances
 
 
 def best_sums(C, r):
@@ -57,21 +41,3 @@ def rows(m=300, n=6, n_groups=2, seed=0):
         size = int((codes == g).sum())
         X[codes == g] = rng.standard_normal((size, n)) @ mixing + g
     return X, codes
-
-
-@pytest.fixture(name="rows", scope="session")
-def rows_fixture():
-    """Function of numbers of rows, features and groups."""
-    return rows
-
-
-@pytest.fixture(scope="session")
-def covariances():
-    """Function of dense rows, codes or memberships, and the centering."""
-    return dense_covariances
-
-
-@pytest.fixture(scope="session")
-def dense():
-    """What is computed of dense rows without the package."""
-    return SimpleNamespace(one_hot=one_hot, best_sums=best_sums, certify=certify)

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from scalefair.decomposition import _dense
 
+from .conftest import best_sums
+
 
 def solve(C, r, best=None, **options):
     best = best_sums(C, r) if best is None else best
@@ -20,24 +22,8 @@ def covariances(seed, G, n, m=None):
     return X.transpose(0, 2, 1) @ X / X.shape[1]
 
 
-def best_sums(C, r):
-    return np.linalg.eigvalsh(C)[:, C.shape[1] - r :].sum(axis=1)
-
-
-def losses_of(C, best, U):
-    return best - np.einsum("ij,gik,kj->g", U, C, U)
-
-
 def phi(C, r, weights):
     return weights @ best_sums(C, r) - best_sums(np.tensordot([weights], C, 1), r)[0]
-
-
-def three_lines(n):
-    """Covariances 2 u u^T, the three u in a plane and 60 degrees apart."""
-    angles = np.pi / 3 * np.arange(3)
-    u = np.zeros((3, n))
-    u[:, 0], u[:, 1] = np.cos(angles), np.sin(angles)
-    return 2 * u[:, :, None] * u[:, None, :]
 
 
 def assert_consistent(C, r, solution):
@@ -46,7 +32,7 @@ def assert_consistent(C, r, solution):
     U, weights = solution.basis, solution.weights
     assert U.shape == (C.shape[1], r)
     np.testing.assert_allclose(U.T @ U, np.eye(r), atol=1e-12)
-    losses = losses_of(C, best_sums(C, r), U)
+    losses = best_sums(C, r) - np.einsum("ij,gik,kj->g", U, C, U)
     np.testing.assert_allclose(solution.losses, losses, atol=1e-13 * size)
     assert weights.min() >= 0
     assert weights.sum() == pytest.approx(1, abs=1e-13)
@@ -136,7 +122,7 @@ def test_start_at_the_solution_and_steps_that_run_out():
     again = solve(C, 3, weights0=solution.weights)
     assert again.n_iter <= 2 < solution.n_iter
     assert again.dual_value == pytest.approx(solution.dual_value, rel=1e-10)
-    for C in (three_lines(3) + 1e-2 * covariances(3, 3, 3), covariances(2, 2, 6)):
+    for C in (covariances(3, 3, 3), covariances(2, 2, 6)):
         solution = solve(C, 1, max_iter=1)
         assert not solution.converged
         assert solution.gap > 0

@@ -14,6 +14,9 @@ from scalefair.decomposition import FairPCA
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _moments
 
+from ..conftest import one_hot
+from .conftest import certify
+
 M, N, R = 400, 30, 3
 NAMES = ["a", "b", "c"]
 RNG = np.random.default_rng(0)
@@ -61,10 +64,10 @@ PROBLEMS = {
 }
 
 
-def memberships(dense, arguments):
+def memberships(arguments):
     if "sensitive_features" in arguments:
         groups = np.asarray(arguments["sensitive_features"])
-        A = dense.one_hot(*groups.reshape(M, -1).T)
+        A = one_hot(*groups.reshape(M, -1).T)
     else:
         A = np.asarray(arguments["group_probabilities"])
     return A * arguments.get("sample_weight", np.ones(M))[:, None]
@@ -102,13 +105,13 @@ def assert_same(pca, expected, rtol=1e-6):
         ("attributes", sparse.csr_array, "matrix_free", "group"),
     ],
 )
-def test_no_basis_has_a_smaller_largest_loss(dense, problem, form, solver, centering):
+def test_no_basis_has_a_smaller_largest_loss(problem, form, solver, centering):
     full, thin, arguments = PROBLEMS[problem]
     rows = thin if form is sparse.csr_array else full
-    A = memberships(dense, arguments)
+    A = memberships(arguments)
     pca = new(solver=solver, centering=centering).fit(form(rows), **arguments)
     assert pca.solver_ == solver
-    losses = dense.certify(pca, rows, A)
+    losses = certify(pca, rows, A)
     mean = A.sum(axis=1) @ rows / A.sum()
     np.testing.assert_allclose(pca.mean_, mean, atol=1e-12)
     if problem == "two groups":
@@ -125,7 +128,7 @@ def test_no_basis_has_a_smaller_largest_loss(dense, problem, form, solver, cente
         np.testing.assert_allclose(pca.explained_variance_, variances)
     if problem != "attributes":  # probabilities and weights are seen
         with pytest.raises(AssertionError):
-            dense.certify(pca, rows, np.sqrt(A))
+            certify(pca, rows, np.sqrt(A))
 
 
 @pytest.mark.parametrize("solver", ["gram", "matrix_free"])
@@ -174,7 +177,7 @@ def test_rows_in_parts_are_rows_in_memory(rows, arguments, solver, tmp_path):
     assert_same(new(**options).fit(sparse_reader, **arguments), expected)
 
 
-def test_partial_fit_of_probabilities(dense):
+def test_partial_fit_of_probabilities():
     expected = FairPCA(R).fit(X, group_probabilities=P)
     pca = FairPCA(R)
     for part in (slice(150), slice(150, 300), slice(300, None)):
@@ -196,7 +199,7 @@ def test_partial_fit_of_probabilities(dense):
     pca.partial_fit(X, group_probabilities=two)
     pca.partial_fit(X, sensitive_features=np.array(NAMES)[CODES])
     A = [P.to_numpy(), np.c_[two.fillna(0), np.zeros(M)], np.eye(3)[CODES]]
-    dense.certify(pca, np.vstack([X] * 3), np.vstack(A))
+    certify(pca, np.vstack([X] * 3), np.vstack(A))
 
 
 def test_partial_fit_of_attributes_and_their_moments(monkeypatch):

@@ -10,39 +10,38 @@ import numpy as np
 import pytest
 
 from scalefair.datasets import fetch_bank_marketing, fetch_credit_default
-from scalefair.decomposition import (
-    FairPCA,
-    GroupPCA,
-)
+from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.decomposition._covariances import top_sums
 from scalefair.decomposition._dense import solve_groups
 
+from ..conftest import dense_covariances
+
 pytestmark = pytest.mark.realdata
 
-# t of group A, common loss, increase of the total error over PCA in per cent.
-BANK = {
-    1: (0.46661383849109334, 0.13867971905948373, 0.9402235907343126),
-    2: (0.312584939874947, 0.48400287459718516, 3.6381897636408755),
-    4: (0.36216324161177627, 0.6005689915016834, 5.5333058964388115),
-    8: (0.36165274223065086, 0.8056858455533042, 13.182041906695563),
-    10: (0.393284556640394, 0.8015976201872625, 20.437398042776177),
-}
-CREDIT = {
-    1: (0.4647366573507789, 0.02771428876826576, 0.008577437208523442),
-    5: (0.49744214657834185, 0.26265566252642003, 0.46116422504105525),
-    10: (0.3102589033019343, 0.17222150967278793, 0.028322788823542666),
-    15: (0.4141359037915849, 0.01357500047429383, 0.019790782745521263),
-    22: (0.405140157118922, 0.000502170683734704, 0.025468511634718638),
-}
-FACES = {
-    50: (0.47807802514746284, 0.18555729234284968, 0.759105550791217),
-    100: (0.48978871880895986, 0.12161141577036005, 0.9297766983812211),
-    200: (0.4982183273260638, 0.08141522328904927, 1.5166559632711296),
-}
+# r, t of group A, common loss, increase of the total error over PCA in per cent.
+BANK = [
+    (1, 0.46661383849109334, 0.13867971905948373, 0.9402235907343126),
+    (2, 0.312584939874947, 0.48400287459718516, 3.6381897636408755),
+    (4, 0.36216324161177627, 0.6005689915016834, 5.5333058964388115),
+    (8, 0.36165274223065086, 0.8056858455533042, 13.182041906695563),
+    (10, 0.393284556640394, 0.8015976201872625, 20.437398042776177),
+]
+CREDIT = [
+    (1, 0.4647366573507789, 0.02771428876826576, 0.008577437208523442),
+    (5, 0.49744214657834185, 0.26265566252642003, 0.46116422504105525),
+    (10, 0.3102589033019343, 0.17222150967278793, 0.028322788823542666),
+    (15, 0.4141359037915849, 0.01357500047429383, 0.019790782745521263),
+    (22, 0.405140157118922, 0.000502170683734704, 0.025468511634718638),
+]
+FACES = [
+    (50, 0.47807802514746284, 0.18555729234284968, 0.759105550791217),
+    (100, 0.48978871880895986, 0.12161141577036005, 0.9297766983812211),
+    (200, 0.4982183273260638, 0.08141522328904927, 1.5166559632711296),
+]
 
 
-def _check(X, groups, r, expected, first):
-    t, loss, increase = expected
+def _check(X, groups, expected, first):
+    r, t, loss, increase = expected
     pca = FairPCA(r, centering="group").fit(X, sensitive_features=groups)
     a = pca.groups_.tolist().index(first)
     # In large problems t is as right as the loss asks, of second order in t.
@@ -57,23 +56,16 @@ def _check(X, groups, r, expected, first):
     assert 100 * (errors[0] / errors[1] - 1) == pytest.approx(increase, abs=1e-6)
 
 
-def _smallest(groups):
-    values, counts = np.unique(groups, return_counts=True)
-    return values[counts.argmin()]
-
-
-@pytest.mark.parametrize("r", BANK)
-def test_bank_marketing(r):
-    data = fetch_bank_marketing()
-    groups = data.sensitive_features  # the smaller one: 810 clients of 65 or more
-    _check(data.data, groups, r, BANK[r], _smallest(groups))
-
-
-@pytest.mark.parametrize("r", CREDIT)
-def test_credit_default(r):
-    data = fetch_credit_default()
-    groups = data.sensitive_features
-    _check(data.data, groups, r, CREDIT[r], _smallest(groups))
+@pytest.mark.parametrize(
+    ("fetch", "expected"),
+    [(fetch_bank_marketing, row) for row in BANK]
+    + [(fetch_credit_default, row) for row in CREDIT],
+)
+def test_tables(fetch, expected):
+    data = fetch()
+    values, counts = np.unique(data.sensitive_features, return_counts=True)
+    # Group A is the smaller one: of the bank 810 clients of 65 or more.
+    _check(data.data, data.sensitive_features, expected, values[counts.argmin()])
 
 
 @pytest.fixture(scope="module")
@@ -84,16 +76,15 @@ def faces():
     return X, np.load(folder / "labels.npz")["sex"]
 
 
-@pytest.mark.parametrize("r", FACES)
-def test_faces(faces, r):
-    _check(*faces, r, FACES[r], 0)
+@pytest.mark.parametrize("expected", FACES)
+def test_faces(faces, expected):
+    _check(*faces, expected, 0)
 
 
 def _credit(k):
     """Covariances of k groups of the credit data about their own means."""
     data = fetch_credit_default(n_groups=k)
-    X, groups = data.data, data.sensitive_features
-    return np.array([np.cov(X[groups == g].T, ddof=0) for g in np.unique(groups)])
+    return dense_covariances(data.data, data.sensitive_features, "group")
 
 
 def test_reference_table_of_three_groups():

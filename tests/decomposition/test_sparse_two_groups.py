@@ -7,6 +7,9 @@ from scipy import sparse
 from scalefair.decomposition import FairPCA
 from scalefair.decomposition._subspace import solve_formed
 
+from ..conftest import dense_covariances, one_hot
+from .conftest import certify
+
 M, N = 600, 160
 
 
@@ -19,7 +22,7 @@ def random_rows(m=M, n=N, density=0.1, share=0.4, seed=0):
     return X.multiply(strengths[codes]).tocsr(), codes
 
 
-def one_hot():
+def one_hot_rows():
     rng = np.random.default_rng(1)
     codes = np.repeat([0, 1], M // 2)
     columns = rng.integers(0, 12, (M, 14)) // (1 + codes[:, None])
@@ -86,7 +89,7 @@ CASES = {
     "random": random_rows,
     "long rows": lambda: random_rows(density=0.6),
     "three in a hundred": lambda: random_rows(share=0.03),
-    "one-hot": one_hot,
+    "one-hot": one_hot_rows,
     "low rank": lambda: random_rows(m=30, n=200),
     "empty rows and columns": with_empty_rows_and_columns,
     "one row in a group": one_row_group,
@@ -103,13 +106,13 @@ CASES = {
 
 # The cases in turn with few components and many, around one mean and around two.
 @pytest.mark.parametrize("case", CASES)
-def test_losses_are_those_of_formed_covariances(covariances, case):
+def test_losses_are_those_of_formed_covariances(case):
     r, centering = [(5, "global"), (12, "group")][list(CASES).index(case) % 2]
     X, codes = CASES[case]()
     before = X.copy()
     pca = FairPCA(r, solver="matrix_free", centering=centering, random_state=0)
     pca.fit(X, sensitive_features=codes)
-    C = covariances(X.toarray(), codes, centering)
+    C = dense_covariances(X.toarray(), codes, centering)
     expected = solve_formed(C, r, 1e-10, 100)
     captured = np.trace(expected.compressed, axis1=1, axis2=2)
     largest = (expected.best - captured).max()
@@ -125,9 +128,9 @@ def test_losses_are_those_of_formed_covariances(covariances, case):
     assert abs(X - before).nnz == 0
 
 
-def test_each_tolerance_is_kept(covariances):
+def test_each_tolerance_is_kept():
     X, codes = random_rows(m=2000)
-    C = covariances(X.toarray(), codes, "global")
+    C = dense_covariances(X.toarray(), codes, "global")
     best = solve_formed(C, 5, 1e-12, 100)
     largest = (best.best - np.trace(best.compressed, axis1=1, axis2=2)).max()
     products = []
@@ -154,9 +157,9 @@ def test_no_more_directions_than_components(rank, centering):
     assert model.group_losses_.max() < 1e-10  # of squared lengths of about 10
 
 
-def test_weights_of_fewer_rows_than_features(dense):
+def test_weights_of_fewer_rows_than_features():
     X, codes = fewer_rows()
     weights = np.random.default_rng(0).integers(0, 4, len(codes)).astype(float)
     pca = FairPCA(5, solver="matrix_free", random_state=0)
     pca.fit(X, sensitive_features=codes, sample_weight=weights)
-    dense.certify(pca, X.toarray(), dense.one_hot(codes) * weights[:, None])
+    certify(pca, X.toarray(), one_hot(codes) * weights[:, None])

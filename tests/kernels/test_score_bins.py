@@ -17,33 +17,21 @@ from scalefair.kernels._arrays import row_table
 EDGES = np.array([-1.0, -0.25, 0.0, 0.0, 1.5])
 
 
-def sparse_rows(m, n, dtype=np.float64, seed=0):
-    """CSR rows, a few without entries; small integers, so that scores have ties."""
-    rng = np.random.default_rng(seed)
-    X = rng.integers(-3, 4, (m, n)) * (rng.random((m, n)) < 0.4)
-    X[:: max(m // 5, 2)] = 0
-    return sparse.csr_array(X.astype(dtype))
-
-
-def problem(m=500, n=7, n_codes=3, dtype=np.float64, seed=0):
+def problem(m=500, n=7, n_codes=3, dtype=np.float64):
     """Rows, codes, labels and coefficients that make scores multiples of 1/8."""
-    rng = np.random.default_rng(seed)
-    X = sparse_rows(m, n, dtype, seed)
+    rng = np.random.default_rng(0)
+    X = rng.integers(-3, 4, (m, n)) * (rng.random((m, n)) < 0.4)
+    X[:: max(m // 5, 2)] = 0  # rows without entries
     codes = rng.integers(0, n_codes, m)
     codes[: min(m, n_codes)] = np.arange(n_codes)[: min(m, n_codes)]
     signs = rng.choice([-1.0, 1.0], m)
     B = rng.integers(-4, 5, (n_codes, n + 1)) / 8
-    return X, codes, signs, B
+    return sparse.csr_array(X.astype(dtype)), codes, signs, B
 
 
-def with_ones(X):
-    X = X.toarray() if sparse.issparse(X) else X
-    return np.column_stack([X.astype(np.float64), np.ones(X.shape[0])])
-
-
-def definition(X, codes, signs, h, n_codes, n_powers):
+def definition(Z, codes, signs, h, n_codes, n_powers):
     """Logistic loss; gradient, moments and sums above the edges."""
-    Z, of_code = with_ones(X), codes == np.arange(n_codes)[:, None]
+    of_code = codes == np.arange(n_codes)[:, None]
     above = of_code[:, None] & (h > EDGES[:, None])
     slopes = -signs / (1 + np.exp(signs * h))
     gradient = (of_code * slopes) @ Z
@@ -63,7 +51,8 @@ def check(actual, expected):
 @pytest.mark.parametrize(("m", "n_codes"), [(1, 1), (127, 5), (129, 1), (4097, 5)])
 def test_numbers_of_rows(m, n_codes, same_bits):
     X, codes, signs, B = problem(m, n_codes=n_codes)
-    Z, weights = with_ones(X), np.random.default_rng(1).standard_normal((m, 6))
+    Z = np.column_stack([X.toarray(), np.ones(m)])
+    weights = np.random.default_rng(1).standard_normal((m, 6))
     for rows in (X, X.toarray()):
         table, selected = row_table(rows), (LOGISTIC, B, EDGES, 0.0, 2)
         same_bits(lambda t=table, a=selected: score_pass(t, codes, signs, *a))
@@ -77,7 +66,7 @@ def test_numbers_of_rows(m, n_codes, same_bits):
     for n_powers in (1, 2):
         options = LOGISTIC, B, EDGES, 0.0, n_powers
         loss, *actual = score_pass(row_table(X), codes, signs, *options)
-        total, *expected = definition(X, codes, signs, h, n_codes, n_powers)
+        total, *expected = definition(Z, codes, signs, h, n_codes, n_powers)
         assert loss == pytest.approx(total, rel=1e-13)
         check(actual, expected)
     np.testing.assert_allclose(row_scores(row_table(X), codes, B), h, atol=1e-13)

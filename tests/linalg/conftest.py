@@ -1,7 +1,6 @@
 """How the results of the eigen-solvers are checked."""
 
 import numpy as np
-import pytest
 
 
 def check_pairs(result, dense, k, tol, *, epsilon=1e-12, by_modulus=False):
@@ -45,9 +44,3 @@ def check_pairs(result, dense, k, tol, *, epsilon=1e-12, by_modulus=False):
         outside = vectors[:, k:].T @ result.vectors
         bound = np.sqrt(k) * (slack + epsilon * norm) / (gap - slack)
         assert np.linalg.norm(outside, 2) <= bound + 1e-12
-
-
-@pytest.fixture(name="check_pairs", scope="session")
-def check_pairs_fixture():
-    """Function that checks a result against the dense matrix."""
-    return check_pairs

@@ -1,12 +1,13 @@
 """lobpcg: preconditioned by multigrid, starting vectors, limits, failure modes."""
 
 import numpy as np
-import pytest
 from scipy import sparse
 
 from scalefair.linalg import lobpcg
 from scalefair.operators import NormalizedAffinity
 from scalefair.operators._amg import AMGPreconditioner
+
+from .conftest import check_pairs
 
 
 def multigrid(W, dtype=np.float64):
@@ -15,23 +16,12 @@ def multigrid(W, dtype=np.float64):
     return AMGPreconditioner(L, candidate=np.sqrt(M.degrees), dtype=dtype)
 
 
-def solve(W, k, *, tol=1e-9, dtype=np.float64, **options):
-    options.setdefault("random_state", 0)
-    return lobpcg(
-        NormalizedAffinity(W), k, tol=tol, preconditioner=multigrid(W, dtype), **options
-    )
+def solve(W, k, tol=1e-9):
+    options = {"preconditioner": multigrid(W), "random_state": 0}
+    return lobpcg(NormalizedAffinity(W), k, tol=tol, **options)
 
 
-@pytest.fixture(scope="module")
-def problem(graphs):
-    """Graph, its dense matrix, eigenvalues and eigenvectors, largest first."""
-    W = graphs.grid(24, 25)
-    dense = graphs.normalized(W)
-    values, vectors = np.linalg.eigh(dense)
-    return W, dense, values[::-1], vectors[:, ::-1]
-
-
-def test_every_graph(graph, graphs, check_pairs):
+def test_every_graph(graph, graphs):
     check_pairs(solve(graph, 4), graphs.normalized(graph), 4, 1e-9)
 
 
@@ -46,21 +36,12 @@ def test_few_iterations_on_a_mesh_of_any_size(graphs):
     np.testing.assert_allclose(1 - result.values, 1 - expected, atol=1e-10)
 
 
-def test_the_preconditioner_saves_products(problem):
-    W, _, values, _ = problem
-    plain = lobpcg(NormalizedAffinity(W), 5, tol=1e-8, random_state=0)
-    fast = solve(W, 5, tol=1e-8)
-    assert plain.converged
-    assert fast.converged
-    assert fast.n_columns < 0.5 * plain.n_columns
-    np.testing.assert_allclose(fast.values, values[:5], atol=1e-8)
-
-
-def test_single_precision_preconditioner_of_a_tiny_operator(problem):
+def test_single_precision_preconditioner_of_a_tiny_operator(graphs):
     # Residuals of 1e-46 and less do not exist in float32.
-    W, dense, values, _ = problem
-    T = multigrid(W, np.float32)
+    W = graphs.grid(24, 25)
+    dense, T = graphs.normalized(W), multigrid(W, np.float32)
     result = lobpcg(1e-42 * dense, 4, tol=1e-8, preconditioner=T, random_state=0)
     assert result.converged
     assert result.n_iter < 30
-    np.testing.assert_allclose(1e42 * result.values, values[:4], atol=1e-8)
+    expected = np.linalg.eigvalsh(dense)[:-5:-1]
+    np.testing.assert_allclose(1e42 * result.values, expected, atol=1e-8)

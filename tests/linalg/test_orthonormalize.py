@@ -41,7 +41,7 @@ BLOCKS = {
 }
 
 
-def check(X, dtype, against=None):
+def check(X, dtype, against=None, keeps_digits=True):
     X = np.ascontiguousarray(X, dtype=dtype)
     original = X.copy()
     result = orthonormalize(X, against=against, rng=np.random.RandomState(0))
@@ -57,9 +57,9 @@ def check(X, dtype, against=None):
         basis = against.astype(np.float64)
         np.testing.assert_allclose(basis.T @ Y, 0, atol=100 * epsilon)
         scaled -= basis @ (basis.T @ scaled)
-    # Every column that was given lies in the span, to rounding.
-    lost = np.linalg.norm(scaled - Y @ (Y.T @ scaled), axis=0)
-    assert lost.max() <= 100 * epsilon * np.linalg.norm(scaled)
+    if keeps_digits:  # every column that was given lies in the span, to rounding
+        lost = np.linalg.norm(scaled - Y @ (Y.T @ scaled), axis=0)
+        assert lost.max() <= 100 * epsilon * np.linalg.norm(scaled)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -73,13 +73,7 @@ def test_orthonormal_and_the_same_span(block, dtype):
 def test_orthogonal_to_a_basis(inside, dtype):
     basis = np.ascontiguousarray(np.linalg.qr(gaussian(N, 5, seed=3))[0], dtype=dtype)
     X = gaussian(N, 4) + inside * basis @ gaussian(5, 4, seed=4)
-    X = np.ascontiguousarray(X, dtype=dtype)
-    result = orthonormalize(X, against=basis, rng=np.random.RandomState(0))
-    epsilon = np.finfo(dtype).eps
-    np.testing.assert_allclose(result.T @ result, np.eye(4), atol=100 * epsilon)
-    np.testing.assert_allclose(basis.T @ result, 0, atol=100 * epsilon)
-    if inside <= 1:
-        check(gaussian(N, 4) + inside * basis @ gaussian(5, 4), dtype, basis)
+    check(X, dtype, basis, keeps_digits=inside <= 1)
 
 
 def test_leaves_an_orthonormal_block_alone():

@@ -23,6 +23,8 @@ from scalefair.linalg import (
 )
 from scalefair.operators import NormalizedAffinity, Projected
 
+from .conftest import check_pairs
+
 # Number of groups, a group of one node, pairs, tolerance.
 CONSTRAINTS = [
     (2, False, 5, 1e-4),
@@ -80,7 +82,7 @@ SPECTRA = {
 
 # Each solver on each graph; each solver, and each graph, with all constraints.
 @of_all
-def test_every_graph_under_constraints(solver, graph, graphs, check_pairs, request):
+def test_every_graph_under_constraints(solver, graph, graphs, request):
     i = list(SOLVERS.values()).index(solver)
     j = request.node.callspec.indices["graph"]
     n_groups, of_one, k, tol = CONSTRAINTS[(i + j) % len(CONSTRAINTS)]
@@ -98,7 +100,7 @@ def test_every_graph_under_constraints(solver, graph, graphs, check_pairs, reque
 
 @of_all
 @pytest.mark.parametrize("spectrum", SPECTRA)
-def test_every_spectrum(solver, spectrum, check_pairs):
+def test_every_spectrum(solver, spectrum):
     A, tol = diagonal(SPECTRA[spectrum]), tolerance(solver)
     check_pairs(solver(A, 6, tol=tol, random_state=0), A.toarray(), 6, tol)
 
@@ -107,7 +109,7 @@ def test_every_spectrum(solver, spectrum, check_pairs):
 @pytest.mark.parametrize(
     ("n", "k"), [(1, 1), (2, 2), (20, 1), (20, 20), (120, 60), (120, 119)]
 )
-def test_any_k(solver, graphs, check_pairs, n, k):
+def test_any_k(solver, graphs, n, k):
     # Small orders are solved densely.
     A = {1: [[-3.5]], 2: [[0.0, 1.0], [1.0, 0.0]]}.get(n)  # entries of equal modulus
     A = np.array(A or graphs.normalized(graphs.nearest_neighbors(n, 4)))
@@ -116,14 +118,14 @@ def test_any_k(solver, graphs, check_pairs, n, k):
 
 @of_precise
 @pytest.mark.parametrize("wrap", [aslinearoperator, sparse.coo_array, np.int8])
-def test_takes_any_operator(solver, graphs, check_pairs, wrap):
+def test_takes_any_operator(solver, graphs, wrap):
     A = wrap(graphs.cycle(90).toarray() + np.diag(np.arange(90)))
     matrix = np.asarray(aslinearoperator(A) @ np.eye(90))
     check_pairs(solver(A, 3, tol=1e-9, random_state=0), matrix, 3, 1e-9)
 
 
 @of_precise
-def test_float32(solver, graphs, check_pairs):
+def test_float32(solver, graphs):
     for W in (graphs.nearest_neighbors(300), graphs.many_cliques(40, 5)):
         result = solver(NormalizedAffinity(W, dtype=np.float32), 6, tol=1e-4)
         check_pairs(result, graphs.normalized(W), 6, 1e-4, epsilon=1e-5)
@@ -176,7 +178,7 @@ class TestStart:
         assert warm.n_columns < 0.7 * cold.n_columns
 
     @pytest.mark.parametrize(("solver", "p"), [(chebyshev, 4), (lobpcg, 9)])
-    def test_exact_vectors_need_no_iteration(self, solver, problem, check_pairs, p):
+    def test_exact_vectors_need_no_iteration(self, solver, problem, p):
         M, A, vectors = problem
         result = solver(M, 4, tol=1e-10, X0=vectors[:, :p], random_state=0)
         check_pairs(result, A, 4, 1e-10)
@@ -203,7 +205,7 @@ class TestStart:
         ],
         ids=["no columns", "equal columns", "zero", "Fortran, integers"],
     )
-    def test_a_bad_one_does_no_harm(self, solver, problem, check_pairs, X0):
+    def test_a_bad_one_does_no_harm(self, solver, problem, X0):
         before = X0.copy()
         result = solver(problem[0], 4, tol=1e-6, X0=X0, random_state=0)
         check_pairs(result, problem[1], 4, 1e-6)
@@ -257,7 +259,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("solver", [chebyshev, lobpcg])
     @pytest.mark.parametrize("n_buffer", [0, 20])
-    def test_any_buffer_converges(self, solver, problem, check_pairs, n_buffer):
+    def test_any_buffer_converges(self, solver, problem, n_buffer):
         result = solver(problem[0], 4, tol=1e-7, n_buffer=n_buffer, random_state=0)
         check_pairs(result, problem[1], 4, 1.1e-7)
 

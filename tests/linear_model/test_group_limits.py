@@ -23,21 +23,13 @@ Classifier = partial(PartiallyFairClassifier, **CHEAP)
 pytestmark = pytest.mark.filterwarnings("ignore:The gap of the training rows")
 
 
-def rows(m=3000, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((m, 3))
-    return X, (X.sum(axis=1) + rng.standard_normal(m) > 0).astype(int)
-
-
-X, y = rows()
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((3000, 3))
+y = (X.sum(axis=1) + RNG.standard_normal(3000) > 0).astype(int)
 
 
 def fit(X, y, groups, kind=Classifier, **options):
     return kind(**options).fit(X, y, sensitive_features=groups)
-
-
-def fit_parts(X, *rows, **options):
-    return fit(da.from_array(X, chunks=(1000, 3)), *rows, **options)
 
 
 def fit_path(X, y, groups, **options):
@@ -54,7 +46,7 @@ def fit_choice(*rows, **options):
 WAYS = {
     "fit": fit,
     "weak": partial(fit, criterion="weak"),
-    "parts": fit_parts,
+    "parts": lambda X, *y, **options: fit(da.from_array(X, (1000, 3)), *y, **options),
     "path": fit_path,
     "choice": fit_choice,
     "pairwise": partial(fit, kind=PairwiseFairClassifier),
@@ -134,9 +126,8 @@ def test_memory_is_asked_for_before_it_is_needed(monkeypatch):
 
 
 def test_memory_that_is_foretold_is_enough():
-    X, y = rows()
     groups = np.arange(3000) % 50
-    X = X[:, [0, 1, 2] * 5] + 0.1 * np.random.default_rng(2).standard_normal((3000, 15))
+    wide = X[:, [0, 1, 2] * 5] + 0.1 * RNG.standard_normal((3000, 15))
     foretold = []
     tracemalloc.start()
     try:
@@ -144,7 +135,7 @@ def test_memory_that_is_foretold_is_enough():
             patch.setattr(
                 parity_problem, "require_memory", lambda n, *_: foretold.append(n)
             )
-            quietly(fit, X, y, groups, start="zero", max_iter=8)
+            quietly(fit, wide, y, groups, start="zero", max_iter=8)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -1,6 +1,7 @@
 """Rows in parts give the classifier of rows in memory, after a sample of many."""
 
 import pickle
+from functools import partial
 from itertools import pairwise
 
 import dask
@@ -25,8 +26,6 @@ from scalefair.streaming._dask import DaskParts
 
 from ..conftest import CountedBlocks
 
-# The method of the paper: its surrogate stays as it is, and the gap may be any.
-PAPER = {"surrogate_width": 1.0, "alpha": 0.0}
 pytestmark = pytest.mark.filterwarnings("ignore:The gap of the training rows")
 LIMITS = 100, 2
 OPTIONS = {"interactions": True, "loss": "logistic", "surrogate": "ramp"}
@@ -72,7 +71,9 @@ X, y, group = make_rows()
 
 
 def classifier(**params):
-    params = {"kappa": 0.1, "n_thresholds": 6, "tol": 2e-3, **PAPER, **params}
+    # The method of the paper: its surrogate stays as it is, and the gap may be any.
+    params = {"surrogate_width": 1.0, "alpha": 0.0, "tol": 2e-3} | params
+    params = {"kappa": 0.1, "n_thresholds": 6} | params
     return PartiallyFairClassifier((0.1, 0.5), **params)
 
 
@@ -279,7 +280,7 @@ def make_many_rows():
     return X, y, np.where(group == 1, "b", "a")
 
 
-MANY_ROWS = make_many_rows()
+MANY_X, MANY_Y, MANY_GROUP = make_many_rows()
 
 
 def in_parts(X):
@@ -290,20 +291,20 @@ def in_sparse_parts(X):
     return in_parts(X).map_blocks(sparse.csr_array)
 
 
-def fit(X, rows, **params):
+def fit(X, **params):
     model = classifier(n_thresholds=4, tol=1e-3, random_state=0, kappa=0.05, **params)
-    return model.fit(X, rows[1], sensitive_features=rows[2])
+    return model.fit(X, MANY_Y, sensitive_features=MANY_GROUP)
 
 
-def samples(X, y, group, seed=0):
+def samples(X, seed=0):
     parts = PartitionedRows.of(X)
-    training = PartitionedTraining(parts, y, group, LIMITS, OPTIONS)
+    training = PartitionedTraining(parts, MANY_Y, MANY_GROUP, LIMITS, OPTIONS)
     return list(training.nested_subsamples(np.random.RandomState(seed)))
 
 
 def test_a_sample_first_takes_fewer_passes(small_samples):
-    rows, X = MANY_ROWS, as_reader(MANY_ROWS[0])
-    model, whole = fit(X, rows), fit(rows[0], rows)
+    X = as_reader(MANY_X)
+    model, whole = fit(X), fit(MANY_X)
     assert model.converged_
     assert model.classes_.tolist() == ["no", "yes"]
     # Both are solved to tol, 1e-3.
@@ -311,44 +312,42 @@ def test_a_sample_first_takes_fewer_passes(small_samples):
     assert model.infeasibility_ <= 1e-3
     assert model.partial_parity_gap_ <= whole.partial_parity_gap_ + 0.03
     assert model.n_oracle_calls_ < whole.n_oracle_calls_
-    assert np.array_equal(fit(X, rows).coef_, model.coef_)
+    assert np.array_equal(fit(X).coef_, model.coef_)
 
 
 def test_other_starts_go_without_a_sample(monkeypatch):
-    rows = MANY_ROWS
-
     def drawn(*_):
         raise AssertionError("a sample was drawn")
         yield
 
-    X = in_parts(rows[0])
-    model = fit(X, rows, warm_start=True)
+    X = in_parts(MANY_X)
+    model = fit(X, warm_start=True)
     monkeypatch.setattr(PartitionedTraining, "nested_subsamples", drawn)
     first = model.n_oracle_calls_
-    model.fit(X, rows[1], sensitive_features=rows[2])
+    model.fit(X, MANY_Y, sensitive_features=MANY_GROUP)
     assert model.n_oracle_calls_ < first / 2
-    fit(X, rows, start="zero")
+    fit(X, start="zero")
     with pytest.raises(AssertionError, match="drawn"):
-        fit(X, rows)
+        fit(X)
 
 
 @pytest.mark.parametrize("form", [in_parts, in_sparse_parts])
 def test_samples_grow_and_have_every_group(form, small_samples):
-    X, y, group = MANY_ROWS
-    actual = samples(form(X), y, group)
+    actual = samples(form(MANY_X))
     # Shares 1/16 and 1/4 of either group have fewer than 500 rows.
     assert [len(sample.signs) for sample in actual] == [1000, 1000, 1201]
     positions = []
     for sample in actual:
         rows_taken = sample.X.toarray() if sparse.issparse(sample.X) else sample.X
-        positions.append([np.flatnonzero((x == X).all(axis=1))[0] for x in rows_taken])
-        assert (sample.signs == np.where(y[positions[-1]] == "yes", 1, -1)).all()
+        numbers = [np.flatnonzero((x == MANY_X).all(axis=1))[0] for x in rows_taken]
+        assert (sample.signs == np.where(MANY_Y[numbers] == "yes", 1, -1)).all()
         (groups,) = sample.group_arguments.values()
-        assert (groups == group[positions[-1]]).all()
-        assert len(set(positions[-1])) == len(positions[-1])
+        assert (groups == MANY_GROUP[numbers]).all()
+        assert len(set(numbers)) == len(numbers)
+        positions.append(numbers)
     assert set(positions[0]) <= set(positions[1]) < set(positions[2])
     assert np.ptp(positions[0]) > 3000  # not the first ones
-    assert samples(form(X), y, group, seed=1)[0].X[0, 0] != actual[0].X[0, 0]
+    assert samples(form(MANY_X), seed=1)[0].X[0, 0] != actual[0].X[0, 0]
 
 
 def test_samples_have_the_rows_with_weight_of_rare_cells(monkeypatch):
@@ -375,18 +374,17 @@ def test_samples_have_the_rows_with_weight_of_rare_cells(monkeypatch):
 
 
 def test_no_sample_of_few_or_wide_rows(monkeypatch):
-    X, y, group = MANY_ROWS
-    assert not samples(in_parts(X), y, group)
+    assert not samples(in_parts(MANY_X))
     for limit in (900, 4000):  # below 500 a group; as many as there are
         monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", limit)
-        assert not samples(in_parts(X), y, group)
+        assert not samples(in_parts(MANY_X))
     monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", 3999)
-    monkeypatch.setattr(_partitioned, "SAMPLE_BYTES", 1100 * X[0].nbytes)
-    assert len(samples(in_parts(X), y, group)[-1].signs) == 1101
-    assert len(samples(in_parts(X.astype(np.float32)), y, group)[-1].signs) == 2201
-    assert len(samples(in_sparse_parts(X), y, group)) == 0  # with 4 bytes an index
-    monkeypatch.setattr(_partitioned, "SAMPLE_BYTES", 900 * X[0].nbytes)
-    assert not samples(in_parts(X), y, group)
+    monkeypatch.setattr(_partitioned, "SAMPLE_BYTES", 1100 * MANY_X[0].nbytes)
+    assert len(samples(in_parts(MANY_X))[-1].signs) == 1101
+    assert len(samples(in_parts(MANY_X.astype(np.float32)))[-1].signs) == 2201
+    assert len(samples(in_sparse_parts(MANY_X))) == 0  # with 4 bytes an index
+    monkeypatch.setattr(_partitioned, "SAMPLE_BYTES", 900 * MANY_X[0].nbytes)
+    assert not samples(in_parts(MANY_X))
 
 
 def test_weak_criterion_where_the_sample_lacks_a_class(small_samples):
@@ -450,10 +448,9 @@ def test_ranks_of_parts(kind, has_weights):
     assert ranked.most_accurate_shift() == pytest.approx(shift, abs=2e-3)
 
 
-def travelled(monkeypatch, copies):
-    """Bytes to and from the parts in each step, of so many copies of the rows."""
-    totals, map_to, keep = [], DaskParts.map, DaskParts.like
-    gather = DaskParts.gather
+def test_what_travels_does_not_grow_with_the_rows(monkeypatch):
+    totals = []  # bytes to and from the parts in each step
+    map_to, keep, gather = DaskParts.map, DaskParts.like, DaskParts.gather
 
     def add(values):
         totals[-1] += len(pickle.dumps(values))
@@ -462,43 +459,38 @@ def travelled(monkeypatch, copies):
     def add_map(self, *args, aligned=()):
         return map_to(self, *add(args), aligned=aligned)
 
+    monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", 1200)
     monkeypatch.setattr(DaskParts, "map", add_map)
     monkeypatch.setattr(DaskParts, "like", lambda self, v: keep(self, add([*v])))
     monkeypatch.setattr(DaskParts, "gather", lambda self: add(gather(self)))
     rng = np.random.default_rng(0)
     group, weights = rng.integers(0, 2, 3000), rng.choice([1.0, 2.0], 3000)
     X, y = rng.normal(size=(3000, 2)), np.where(rng.random(3000) < 0.4, "yes", "no")
-    X, y, group, weights = (
-        da.from_array(np.concatenate([a] * copies), chunks=(750 * copies, -1)[: a.ndim])
-        for a in (X, y, group, weights)
-    )
-    totals.append(0)
-    training = PartitionedTraining(
-        *(PartitionedRows.of(X), y, group, LIMITS, OPTIONS), sample_weight=weights
-    )
-    totals.append(0)
-    assert len(list(training.nested_subsamples(np.random.RandomState(0)))) == 3
     w = np.array([1.0, 0.5, 0.1, 0.0, 1.0, 0.0])
-    ranked = training.oracle.ranked(w)
-    for result in (
-        lambda: training.oracle.evaluate(w, np.zeros(3)),
-        lambda: ranked.gap((0.1, 0.5), None),
-        lambda: ranked.quantiles([0.1, 0.9]),
-        lambda: ranked.largest_tie((0.1, 0.5)),
-        lambda: ranked.most_accurate_shift(),
-    ):
-        totals.append(0)
-        result()
-    monkeypatch.undo()
-    return np.array(totals)
-
-
-def test_what_travels_does_not_grow_with_the_rows(monkeypatch):
-    totals = []
     for copies in (1, 16):
-        monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", 1200)
-        totals.append(travelled(monkeypatch, copies))
-    one, many = totals
+        chunks = 750 * copies, -1
+        rows, *columns = (
+            da.from_array(np.concatenate([a] * copies), chunks=chunks[: a.ndim])
+            for a in (X, y, group, weights)
+        )
+        totals.append(0)
+        training = PartitionedTraining(
+            *(PartitionedRows.of(rows), *columns[:2], LIMITS, OPTIONS),
+            sample_weight=columns[2],
+        )
+        totals.append(0)
+        assert len(list(training.nested_subsamples(np.random.RandomState(0)))) == 3
+        ranked = training.oracle.ranked(w)
+        for step in (
+            partial(training.oracle.evaluate, w, np.zeros(3)),
+            partial(ranked.gap, (0.1, 0.5), None),
+            partial(ranked.quantiles, [0.1, 0.9]),
+            partial(ranked.largest_tie, (0.1, 0.5)),
+            ranked.most_accurate_shift,
+        ):
+            totals.append(0)
+            step()
+    one, many = np.reshape(totals, (2, -1))
     assert (many <= 1.2 * one).all(), totals
 
 

@@ -10,56 +10,35 @@ from scalefair.operators import GroupCovariance
 from scalefair.operators import _coded_rows as coded_rows
 from scalefair.streaming import PartitionedRows
 
-from ..conftest import with_long_indices
+from ..conftest import dense_covariances, random_groups, with_long_indices
 
 dask = pytest.importorskip("dask")
 
 M, N = 230, 23
-CUTS = (0, 100, 101, 200, M)
 WEIGHTS = np.array([0.7, 0.0, -1.3])
-CENTERINGS = ["global", "group"]
 
 
-def rows(seed=0, m=M, n=N):
+def rows(m=M):
     """About a third of the entries, so that sparse and dense tell the same."""
-    rng = np.random.default_rng(seed)
-    return rng.standard_normal((m, n)) * (rng.random((m, n)) < 0.3) + 0.0
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((m, N)) * (rng.random((m, N)) < 0.3) + 0.0
 
 
-def random_codes(m=M, n_codes=3, seed=1):
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(n_codes, size=m)
-    codes[:n_codes] = np.arange(n_codes)
+def random_codes(m=M, n_codes=3):
+    codes = random_groups(m, n_codes, seed=1)
     codes[100:200] = 1  # other groups are absent from two parts
     return codes
 
 
-def definition(X, codes, centering):
-    """Covariances C_g, shape (G, n, n)."""
-    X = np.asarray(X, dtype=np.float64)
-    covariances = []
-    for g in np.unique(codes):
-        part = X[codes == g]
-        centre = X.mean(axis=0) if centering == "global" else part.mean(axis=0)
-        covariances.append((part - centre).T @ (part - centre) / len(part))
-    return np.array(covariances)
-
-
 def with_duplicates(X):
     """Each entry stored twice, as halves, out of order."""
-    A = sparse.coo_array(X)
-    order = np.random.default_rng(0).permutation(2 * A.nnz)
-    row, column = np.tile(A.row, 2)[order], np.tile(A.col, 2)[order]
-    data = np.tile(A.data / 2, 2)[order]
-    by_row = np.argsort(row, kind="stable")
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(X)))])
-    return sparse.csr_array((data[by_row], column[by_row], indptr), shape=X.shape)
+    A = sparse.csr_array(np.hstack([X, X]) / 2)
+    return sparse.csr_array((A.data, A.indices % X.shape[1], A.indptr), shape=X.shape)
 
 
 def in_parts(X):
-    return PartitionedRows.of(
-        [dask.delayed(X[i:j]) for i, j in itertools.pairwise(CUTS)]
-    )
+    cuts = itertools.pairwise((0, 100, 101, 200, M))
+    return PartitionedRows.of([dask.delayed(X[i:j]) for i, j in cuts])
 
 
 FORMS = {
@@ -76,7 +55,7 @@ FORMS = {
 }
 
 
-@pytest.fixture(params=CENTERINGS)
+@pytest.fixture(params=["global", "group"])
 def centering(request):
     return request.param
 
@@ -90,7 +69,7 @@ def stored(request):
 def test_agrees_with_the_definition(form, centering):
     X, codes = rows(), random_codes()
     X = np.round(X) if "whole" in form else X
-    C = definition(X, codes, centering)
+    C = dense_covariances(X, codes, centering)
     operator = GroupCovariance(FORMS[form](X), codes, WEIGHTS, centering=centering)
     expected = np.tensordot(WEIGHTS, C, axes=1)
     V = np.random.default_rng(2).standard_normal((N, 5))
@@ -131,7 +110,7 @@ def test_far_from_the_origin(stored, centering):
     # The covariance is far below the square of the mean. Few digits in the entries:
     # the shifted ones are exact.
     X, codes = np.round(rows() * 64) / 64, random_codes()
-    C = definition(X, codes, centering)
+    C = dense_covariances(X, codes, centering)
     operator = GroupCovariance(stored(X + 1e6), codes, WEIGHTS, centering=centering)
     expected = np.tensordot(WEIGHTS, C, axes=1)
     np.testing.assert_allclose(operator @ np.eye(N), expected, atol=2e-7)
@@ -145,7 +124,7 @@ def test_many_blocks_slabs_and_tiles(stored, centering, monkeypatch, with_thread
     codes = random_codes(7000, 4)
     codes[:1000] = 3  # blocks of one code
     weights = np.array([0.1, 0.4, 0.2, 0.3])
-    C = definition(X, codes, centering)
+    C = dense_covariances(X, codes, centering)
     operator = GroupCovariance(stored(X), codes, weights, centering=centering)
     if stored is sparse.csr_array:
         assert len(operator._rows._tiles) > 10
@@ -171,7 +150,9 @@ def test_small_tables(m, n, h, scale, stored, centering):
     X = scale * np.random.default_rng(0).standard_normal((m, n))  # or without entries
     codes = np.arange(m) % h
     operator = GroupCovariance(stored(X), codes, WEIGHTS[-h:], centering=centering)
-    expected = np.tensordot(WEIGHTS[-h:], definition(X, codes, centering), axes=1)
+    expected = np.tensordot(
+        WEIGHTS[-h:], dense_covariances(X, codes, centering), axes=1
+    )
     np.testing.assert_allclose(operator @ np.eye(n), expected, atol=1e-12)
     np.testing.assert_allclose(operator @ np.ones(n), expected.sum(axis=1), atol=1e-12)
     compressed = operator.compress(np.eye(n))

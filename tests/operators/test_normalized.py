@@ -7,12 +7,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from scalefair.operators import NormalizedAffinity, NormalizedOperator
 
-TYPES = [np.float64, np.float32]
-
-
-def normalized(W):
-    d = W.sum(axis=1)
-    return W / np.sqrt(d[:, None] * d)
+from ..conftest import normalized
 
 
 def matrix(A):
@@ -42,21 +37,16 @@ def test_refuses_degrees_out_of_the_range_of_single_precision(unit):
             make(np.float32)
 
 
-def equal_weights(graphs, weight, dtype):
-    """Unweighted graph with a node without edges; some entries are stored twice."""
-    A = sparse.block_diag([graphs.nearest_neighbors(80) != 0, np.zeros((1, 1))])
-    A = sparse.coo_array(A)
-    rows, columns = (np.append(nodes, nodes[:50]) for nodes in A.coords)
-    indptr = np.append(0, np.cumsum(np.bincount(rows, minlength=81)))
-    indices = columns[np.argsort(rows, kind="stable")]
-    data = np.full(indices.size, weight, dtype)
-    return sparse.csr_array((data, indices, indptr), shape=A.shape)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("weight", "weights"), [(1, bool), (3.5, np.float32)])
 def test_equal_weights_are_not_stored(graphs, weight, weights, dtype):
-    W = equal_weights(graphs, weight, weights)
+    # A node without edges; some entries are stored twice.
+    A = sparse.block_diag([graphs.nearest_neighbors(80) != 0, np.zeros((1, 1))])
+    rows, columns = (np.append(nodes, nodes[:50]) for nodes in A.tocoo().coords)
+    indptr = np.append(0, np.cumsum(np.bincount(rows, minlength=81)))
+    data = np.full(columns.size, weight, weights)
+    indices = columns[np.argsort(rows, kind="stable")]
+    W = sparse.csr_array((data, indices, indptr), shape=A.shape)
     M = NormalizedAffinity(W, regularization=0.3, shift=0.2, dtype=dtype)
     held = sum(v.nbytes for v in vars(M).values() if isinstance(v, np.ndarray))
     assert held < W.indices.nbytes + W.indptr.nbytes + 5 * 8 * 81
@@ -77,71 +67,56 @@ def test_equal_weights_are_not_stored(graphs, weight, weights, dtype):
 @pytest.mark.parametrize("unit", [1e-100, 1e100])
 def test_weights_out_of_the_range_of_single_precision(unit):
     W = np.array([[0.0, 1, 1], [1, 0, 0], [1, 0, 0]])
-    expected = W / np.sqrt(np.outer(W.sum(axis=1), W.sum(axis=1)))
     M = NormalizedAffinity(sparse.csr_array(unit * W), dtype=np.float32)
     assert M.matrix.dtype == np.float32
-    np.testing.assert_allclose(M.matrix.toarray(), expected, rtol=1e-6)
+    np.testing.assert_allclose(M.matrix.toarray(), normalized(W), rtol=1e-6)
 
 
-@pytest.mark.parametrize("operator", [NormalizedAffinity, NormalizedOperator])
-class TestBadInput:
-    def test_not_square_or_complex(self, operator):
-        with pytest.raises(ValueError, match=r"square.*\(3, 4\)"):
-            operator(np.ones((3, 4)))
-        with pytest.raises(ValueError, match=r"square.*3,?\)"):
-            operator(np.ones(3))
-        with pytest.raises(TypeError, match="real"):
-            operator(np.ones((3, 3)) * 1j)
-
-    def test_complex_products(self, operator):
-        if operator is NormalizedOperator:
-            A = aslinearoperator(np.ones((3, 3)))
-            A.matmat = lambda X: 1j * X
-            with pytest.raises(TypeError, match="real"):
-                operator(A)
-
-    def test_names_a_node_without_positive_degree(self, operator):
-        W = np.ones((5, 5))
-        W[3] = W[:, 3] = 0
-        W[1, 1] = -9
-        with pytest.raises(ValueError, match=r"2 node.*first: 1"):
-            operator(W)
-
-    @pytest.mark.parametrize("bad", [np.nan, np.inf])
-    def test_names_an_entry_that_is_not_finite(self, operator, bad):
-        W = np.ones((4, 4))
-        W[2, 1] = bad
-        with pytest.raises(ValueError, match=r"row\(s\).*not finite.*first: 2"):
-            operator(W)
-
-    def test_isolated_nodes_once_regularized(self, operator):
-        W = np.ones((5, 5))
-        W[3] = W[:, 3] = 0
-        M = operator(W, regularization=0.5)
-        assert M.tau == 1.6  # half of 16 / 5
-        np.testing.assert_allclose(matrix(M), normalized(W + 0.32), rtol=1e-14)
-        with pytest.raises(ValueError, match=r"5 node.*first: 0"):
-            operator(0 * W, regularization=0.5)
-
-    @pytest.mark.parametrize("bad", [-1, np.nan, np.inf, "1"])
-    def test_regularization(self, operator, bad):
-        with pytest.raises(ValueError, match="regularization must be a finite number"):
-            operator(np.ones((3, 3)), regularization=bad)
+ISOLATED = np.ones((5, 5))
+ISOLATED[3] = ISOLATED[:, 3] = 0
+every = pytest.mark.parametrize("operator", [NormalizedAffinity, NormalizedOperator])
 
 
-@pytest.mark.parametrize("operator", [NormalizedAffinity, NormalizedOperator])
-class TestWeights:
-    def test_weights_of_one_are_none(self, operator):
-        assert operator(np.ones((4, 4)), sample_weight=np.ones(4)).weights is None
+@every
+@pytest.mark.parametrize(
+    ("W", "options", "message"),
+    [
+        (np.ones((3, 4)), {}, r"square.*\(3, 4\)"),
+        (np.ones(3), {}, r"square.*3,?\)"),
+        (ISOLATED - np.diag([0, 10, 0, 0, 0]), {}, r"2 node.*first: 1"),
+        (np.array([[1, 1], [np.nan, 1]]), {}, r"row\(s\).*not finite.*first: 1"),
+        (np.array([[1, 1], [np.inf, 1]]), {}, r"row\(s\).*not finite.*first: 1"),
+        (0 * ISOLATED, {"regularization": 0.5}, r"5 node.*first: 0"),
+        *(
+            (ISOLATED, {"regularization": bad}, "regularization must be a finite")
+            for bad in (-1, np.nan, np.inf, "1")
+        ),
+        (ISOLATED, {"sample_weight": [1, 0, 2, 0, 1]}, "2 weight.* zero.* position 1"),
+        (ISOLATED, {"sample_weight": [1, 2, -1, 1, 1]}, "negative, the first at .* 2"),
+        (ISOLATED, {"sample_weight": [1, 2]}, "one weight per sample"),
+    ],
+)
+def test_bad_input(operator, W, options, message):
+    with pytest.raises(ValueError, match=message):
+        operator(W, **options)
+    with pytest.raises(TypeError, match="real"):
+        operator(np.ones((3, 3)) * 1j)
 
-    @pytest.mark.parametrize(
-        ("weights", "message"),
-        [
-            ([1, 0, 2, 0], "2 weight.* zero.* the first at position 1"),
-            ([1, 2, -1, 1], r"negative, the first at position 2"),
-            ([1, 2], "one weight per sample"),
-        ],
-    )
-    def test_bad_weights(self, operator, weights, message):
-        with pytest.raises(ValueError, match=message):
-            operator(np.ones((4, 4)), sample_weight=weights)
+
+def test_complex_products():
+    A = aslinearoperator(np.ones((3, 3)))
+    A.matmat = lambda X: 1j * X
+    with pytest.raises(TypeError, match="real"):
+        NormalizedOperator(A)
+
+
+@every
+def test_isolated_nodes_once_regularized(operator):
+    M = operator(ISOLATED, regularization=0.5)
+    assert M.tau == 1.6  # half of 16 / 5
+    np.testing.assert_allclose(matrix(M), normalized(ISOLATED + 0.32), rtol=1e-14)
+
+
+@every
+def test_weights_of_one_are_none(operator):
+    assert operator(np.ones((4, 4)), sample_weight=np.ones(4)).weights is None

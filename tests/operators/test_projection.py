@@ -6,10 +6,6 @@ import pytest
 from scalefair.operators import NullspaceProjector, Projected
 
 
-def of_identity(Q):
-    return Projected(np.eye(6), Q, constrained_value=0.0)
-
-
 def test_integer_matrix_becomes_float():
     A = Projected(np.eye(6), np.empty((6, 0)), constrained_value=-1.0)
     assert np.array_equal(A @ np.eye(6), np.eye(6))  # of no constraint
@@ -22,7 +18,10 @@ def test_integer_matrix_becomes_float():
     np.testing.assert_allclose(operator @ np.eye(4), expected, atol=1e-14)
 
 
-@pytest.mark.parametrize("make", [NullspaceProjector, of_identity])
+@pytest.mark.parametrize(
+    "make",
+    [NullspaceProjector, lambda Q: Projected(np.eye(6), Q, constrained_value=0.0)],
+)
 @pytest.mark.parametrize(
     ("Q", "message"),
     [

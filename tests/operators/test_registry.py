@@ -30,12 +30,17 @@ from scalefair.operators import (
 from scalefair.operators._base import TypedOperator
 from scalefair.streaming import PartitionedRows
 
-from ..conftest import CountedBlocks, with_long_indices
+from ..conftest import (
+    CountedBlocks,
+    dense_covariances,
+    normalized,
+    one_hot,
+    with_long_indices,
+)
 
 N = 60
 SCIPY = tuple(map(int, scipy.__version__.split(".")[:2]))
 TYPES = [np.float64, np.float32]
-of_types = pytest.mark.parametrize("dtype", TYPES, ids=["float64", "float32"])
 ERRORS = ValueError, FloatingPointError
 WEIGHTS = np.random.default_rng(4).gamma(2.0, size=N)
 # The longest sums here have 200 terms, the rows of the covariances.
@@ -69,15 +74,10 @@ def codes(X):
     return np.arange(len(X)) % 2
 
 
-def dense_normalized(W):
-    d = W.sum(axis=1)
-    return W / np.sqrt(np.outer(d, d))
-
-
 def dense_regularized(W, regularization, weights=None):
     weights = np.ones(len(W)) if weights is None else weights
     constant = regularization * (weights @ W @ weights) / weights.sum() ** 2
-    return dense_normalized(np.outer(weights, weights) * (W + constant))
+    return normalized(np.outer(weights, weights) * (W + constant))
 
 
 def dense_projected(A, Q, value):
@@ -93,13 +93,9 @@ def row_weights(X):
     return 1.0 + np.arange(len(X)) % 3
 
 
-def dense_covariance(X, weights=None):
-    weights = np.ones(len(X)) if weights is None else weights
-    Z, C = X - np.average(X, axis=0, weights=weights), 0.0
-    for code, factor in enumerate((0.3, 0.7)):
-        part, w = Z[codes(X) == code], weights[codes(X) == code]
-        C = C + factor * (part.T * w) @ part / w.sum()
-    return C
+def dense_covariance(X, weights=1.0):
+    A = (one_hot(codes(X)).T * weights).T
+    return np.tensordot([0.3, 0.7], dense_covariances(X, A), axes=1)
 
 
 def covariance(form, weights=lambda X: None):
@@ -117,7 +113,7 @@ def in_parts(X):
     return PartitionedRows.of(in_two(X))
 
 
-def normalized(form, **options):
+def of_affinity(form, **options):
     return lambda W, dtype: NormalizedAffinity(form(W), dtype=dtype, **options)
 
 
@@ -125,23 +121,12 @@ def any_normalized(form, **options):
     return lambda W, dtype: NormalizedOperator(form(W), dtype=dtype, **options)
 
 
-def projected(form, value=-1.0):
-    """Of a matrix; the type is that of the matrix."""
-    return lambda A, dtype: Projected(
-        form(A.astype(dtype)), basis(), constrained_value=value
-    )
-
-
-def projected_of_identity(Q, dtype):
-    return Projected(np.eye(N, dtype=dtype), Q, constrained_value=-1.0)
-
-
 # Name: operator of a matrix and a type, the matrix, and what the operator stands for.
 REGISTRY = {
     "AMGPreconditioner": (
         # So small a matrix is inverted at once.
         lambda A, dtype: AMGPreconditioner(A, dtype=dtype),
-        lambda: np.eye(N) - 0.5 * dense_normalized(graph()),
+        lambda: np.eye(N) - 0.5 * normalized(graph()),
         np.linalg.inv,
     ),
     "GroupCovariance": (covariance(np.asarray), rows, dense_covariance),
@@ -155,14 +140,14 @@ REGISTRY = {
         )
         for form in (np.asarray, sparse.csr_array, in_parts)
     },
-    "NormalizedAffinity": (normalized(sparse.csr_array), graph, dense_normalized),
+    "NormalizedAffinity": (of_affinity(sparse.csr_array), graph, normalized),
     "NormalizedAffinity, unweighted": (
-        normalized(with_long_indices, regularization=0.7, shift=1.5),
+        of_affinity(with_long_indices, regularization=0.7, shift=1.5),
         lambda: 3.5 * (graph() > 0),
         lambda W: dense_regularized(W, 0.7) + 1.5 * np.eye(N),
     ),
     "NormalizedAffinity, weighted": (
-        normalized(with_long_indices, regularization=0.7, sample_weight=WEIGHTS),
+        of_affinity(with_long_indices, regularization=0.7, sample_weight=WEIGHTS),
         lambda: 3.5 * (graph() > 0),
         lambda W: dense_regularized(W, 0.7, WEIGHTS),
     ),
@@ -181,7 +166,7 @@ REGISTRY = {
     "NormalizedOperator, LinearOperator": (
         any_normalized(aslinearoperator),
         graph,
-        dense_normalized,
+        normalized,
     ),
     "NullspaceProjector": (
         lambda Q, dtype: NullspaceProjector(Q, dtype=dtype),
@@ -206,15 +191,17 @@ REGISTRY = {
             NormalizedAffinity(W, dtype=dtype), basis(), constrained_value=-1.0
         ),
         graph,
-        lambda W: dense_projected(dense_normalized(W), basis(), -1.0),
+        lambda W: dense_projected(normalized(W), basis(), -1.0),
     ),
     "Projected, sparse": (
-        projected(sparse.csr_array, -2.0),
+        lambda W, dtype: Projected(
+            sparse.csr_array(W.astype(dtype)), basis(), constrained_value=-2.0
+        ),
         graph,
         lambda W: dense_projected(W, basis(), -2.0),
     ),
     "Projected, basis": (
-        projected_of_identity,
+        lambda Q, dtype: Projected(np.eye(N, dtype=dtype), Q, constrained_value=-1.0),
         basis,
         lambda Q: np.eye(N) - 2.0 * Q @ Q.T,
     ),
@@ -389,7 +376,6 @@ def make_of(name, A, dtype):
     return REGISTRY[name][0](A, dtype)
 
 
-@of_types
 @of_names
 @pytest.mark.parametrize(
     ("size", "signs"),
@@ -426,7 +412,6 @@ def test_entries_that_are_too_large_or_not_finite(name, dtype, size, signs):
         assert np.isfinite(product).all()
 
 
-@of_types
 @of_names
 @pytest.mark.parametrize("bad", [np.nan, "both", 1e308])
 def test_products_of_what_is_not_finite(name, dtype, bad):

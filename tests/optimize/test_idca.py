@@ -47,10 +47,6 @@ def distance(*target):
     return lambda v: (((v - target) ** 2).sum(), 2 * (v - target))
 
 
-def constant(c):
-    return lambda v: (c, np.zeros(v.size))
-
-
 def linear(c, *slope):
     return lambda v: (c + v @ slope, slope)
 
@@ -73,7 +69,7 @@ def outside(*more):
 
     KKT points (3, 0) and (-3, 0) with multipliers 1/3 and 5/3.
     """
-    return Functions(2, (distance(2, 0), zero), (constant(9.0), square), *more)
+    return Functions(2, (distance(2, 0), zero), (linear(9, 0, 0), square), *more)
 
 
 def tent():

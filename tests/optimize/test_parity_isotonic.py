@@ -60,30 +60,18 @@ def small_problem(seed):
     return y, scores, chains, weights, [0.0, 0.13, 0.3, 1.0][seed % 4], interval
 
 
-def some_conditions(n_conditions, chains, seed):
-    """Draw samples whose shares are compared, at least one in each chain; or None."""
-    if n_conditions == 0:
-        return None
-    rng = np.random.default_rng(seed)
-    drawn = rng.random((chains.size, n_conditions)) < 0.5
-    drawn[np.unique(chains, return_index=True)[1]] = True
-    return drawn if n_conditions > 1 or seed % 2 else drawn[:, 0]
-
-
 # Three conditions at once take no more than two chains.
-under_conditions = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("n_conditions", "seed"),
     [(c, s) for c in range(4) for s in range(c, 24, 2) if c < 3 or s % 3 < 2],
 )
-
-
-@under_conditions
 def test_every_cut_is_the_best_allowed_one(n_conditions, seed):
-    problem = small_problem(seed)
-    check_solution(*problem, some_conditions(n_conditions, problem[2], seed))
-
-
-def check_solution(y, scores, chains, weights, kappa, interval, levels_of):
+    y, scores, chains, weights, kappa, interval = small_problem(seed)
+    levels_of = None
+    if n_conditions:
+        drawn = np.random.default_rng(seed).random((chains.size, n_conditions)) < 0.5
+        drawn[np.unique(chains, return_index=True)[1]] = True  # one in each chain
+        levels_of = drawn if n_conditions > 1 or seed % 2 else drawn[:, 0]
     options = {"kappa": kappa, "interval": interval, "sample_weight": weights}
     result = parity_isotonic_regression(
         y, scores, chains, levels_of=levels_of, **options

@@ -13,17 +13,6 @@ def quadratic(c, Q):
     return lambda x: (c @ x - x @ Q @ x / 2, c - Q @ x, -Q)
 
 
-def smallest_of(rows, offsets):
-    """Minimum of linear functions: piecewise linear, a linear program."""
-
-    def oracle(x):
-        values = rows @ x + offsets
-        i = int(np.argmin(values))
-        return values[i], rows[i], None
-
-    return oracle
-
-
 def random_quadratic(seed, n, rank=None):
     rng = np.random.default_rng(seed)
     B = rng.standard_normal((rank or n, n))
@@ -77,7 +66,13 @@ def test_rounding_stops_progress():
 def test_piecewise_linear_against_linear_programming(n, m):
     rng = np.random.default_rng(m)
     rows, offsets = rng.standard_normal((m, n)), rng.standard_normal(m)
-    actual = maximize_on_simplex(smallest_of(rows, offsets), n, tol=1e-10)
+
+    def smallest(x):
+        values = rows @ x + offsets
+        i = int(np.argmin(values))
+        return values[i], rows[i], None
+
+    actual = maximize_on_simplex(smallest, n, tol=1e-10)
     reference = linprog(
         np.append(np.zeros(n), -1.0),
         A_ub=np.hstack([-rows, np.ones((m, 1))]),
@@ -117,17 +112,6 @@ def test_starts_that_are_refused(x0):
         maximize_on_simplex(quadratic(c, Q), 0)
 
 
-def random_program(seed, n, rank, n_summed):
-    """Bounded: the linear part of the free variables lies in the range of Q."""
-    rng = np.random.default_rng(seed)
-    B = rng.standard_normal((rank, n))
-    c = B.T @ rng.standard_normal(rank)
-    subset = np.zeros(n, dtype=bool)
-    subset[rng.permutation(n)[:n_summed]] = True
-    c[subset] += rng.standard_normal(n_summed)
-    return c, B.T @ B, subset
-
-
 def assert_optimal(c, Q, subset, x, tol=1e-9):
     assert x.min() >= 0
     assert x[subset].sum() == pytest.approx(1, abs=1e-13)
@@ -143,7 +127,12 @@ def assert_optimal(c, Q, subset, x, tol=1e-9):
     st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12), st.integers(1, 12)
 )
 def test_meets_the_optimality_conditions(seed, n, rank, n_summed):
-    c, Q, subset = random_program(seed, n, rank, min(n, n_summed))
+    rng = np.random.default_rng(seed)
+    B = rng.standard_normal((rank, n))
+    # Bounded: the linear part of the free variables lies in the range of Q.
+    c, Q = B.T @ rng.standard_normal(rank), B.T @ B
+    subset = rng.permutation(n) < n_summed
+    c[subset] += rng.standard_normal(subset.sum())
     x = maximize_quadratic_on_simplex(c, Q, subset=subset)
     assert_optimal(c, Q, subset, x)
     value = c @ x - x @ Q @ x / 2

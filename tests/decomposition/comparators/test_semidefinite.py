@@ -17,26 +17,13 @@ def covariances(n_groups, n, seed, rank=None):
     return factors @ factors.transpose(0, 2, 1) / n
 
 
-def rows_of(*matrices):
-    """Centred rows whose groups have the given covariances, and their groups."""
-    blocks = []
-    for C in matrices:
-        values, vectors = np.linalg.eigh(np.asarray(C, dtype=float))
-        root = vectors * np.sqrt(np.maximum(values, 0) * len(C))
-        blocks += [np.vstack([root.T, -root.T])]
-    return np.vstack(blocks), np.repeat(np.arange(len(blocks)), len(blocks[0]))
-
-
-# Diagonal covariances diag(4, 0) and diag(0, 1), r = 1. Every leading eigenvector is
-# a unit vector: e_1 has the losses (0, 1), e_2 has (4, 0).
-CORNERS = np.array([np.diag([4.0, 0.0]), np.diag([0.0, 1.0])])
-BEST = np.array([4.0, 1.0])
-
-
 def test_three_iterations_by_hand():
-    """Weights (1, 1), (1, e), (1, e^2): e_1, e_1, e_2; the average is better."""
-    X, groups = rows_of(*CORNERS)
-    model = SemidefiniteFairPCA(1, max_iter=3).fit(X, sensitive_features=groups)
+    """Weights (1, 1), (1, e), (1, e^2): e_1, e_1, e_2; the average is better.
+
+    Covariances diag(4, 0) and diag(0, 1): e_1 has the losses (0, 1), e_2 has (4, 0).
+    """
+    X = np.array([[2.0, 0], [-2, 0], [0, 1], [0, -1]])
+    model = SemidefiniteFairPCA(1, max_iter=3).fit(X, sensitive_features=[0, 0, 1, 1])
     roots = 1 - np.sqrt([1 / 3, 2 / 3])
     np.testing.assert_allclose(model.projection_, np.diag(roots), atol=1e-14)
     np.testing.assert_allclose(model.components_, np.diag(np.sqrt(roots)), atol=1e-14)
@@ -80,7 +67,8 @@ def test_bound_of_the_docstring(n_groups, n_iter):
 
 
 def test_huge_losses_do_not_overflow():
-    relaxed = multiplicative_weights(1e200 * CORNERS, 1, 1e200 * BEST, 5, 1.0)
+    C, best = 1e200 * np.array([np.diag([4, 0]), np.diag([0, 1])]), [4e200, 1e200]
+    relaxed = multiplicative_weights(C, 1, np.array(best), 5, 1.0)
     assert np.isfinite([*relaxed.losses, *relaxed.weights]).all()
 
 
