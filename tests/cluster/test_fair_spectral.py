@@ -15,6 +15,8 @@ from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
+from ..conftest import with_long_indices
+
 
 @pytest.fixture(scope="module")
 def named(graphs):
@@ -160,11 +162,7 @@ def test_input_formats_agree(planted):
     W, groups = sparse.csr_array(W[keep][:, keep]), groups[keep]
     options = {"solver": "chebyshev", "random_state": 0, "connected_components": "all"}
     expected = FairSpectralClustering(3, **options).fit(W, sensitive_features=groups)
-    unsorted = W[:, ::-1].tocoo().tocsr()[:, ::-1]
-    unsorted = sparse.csr_array(unsorted)
-    wide = sparse.csr_array(
-        (W.data, W.indices.astype(np.int64), W.indptr.astype(np.int64)), W.shape
-    )
+    unsorted = sparse.csr_array(W[:, ::-1].tocoo().tocsr()[:, ::-1])
     # Entries stored three times, sorted, negative by themselves, and with zeros.
     coo = W.tocoo()
     i, j = (np.tile(c, 4) for c in coo.coords)
@@ -175,7 +173,7 @@ def test_input_formats_agree(planted):
     zeros = sparse.csr_array(W + sparse.csr_array(([1.0], ([i], [j])), W.shape))
     zeros[i, j] = 0.0
     formats = [W.tocsc(), sparse.csr_matrix(W), W.toarray(), W.astype(bool)]
-    for other in [*formats, unsorted, wide, zeros, parts]:
+    for other in [*formats, unsorted, with_long_indices(W), zeros, parts]:
         model = FairSpectralClustering(3, **options)
         model.fit(other, sensitive_features=groups)
         np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, atol=1e-8)
