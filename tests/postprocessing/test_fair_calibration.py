@@ -429,7 +429,6 @@ def test_path_of_bad_kappas(kappas):
     ("rows", "groups", "message"),
     [
         (X[:2], [0, 7], r"1 group\(s\) that fit did not see: 7"),
-        (X[:, :2], CODES, "X has 2 features"),
         (X, CODES[:5], "got 5 groups for 600 samples"),
     ],
 )
