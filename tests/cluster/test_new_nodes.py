@@ -158,9 +158,6 @@ def test_what_cannot_be_predicted(planted):
         model = fit(W, groups, solver="admm", tol=1e-2)
     with pytest.raises(ValueError, match="admm"):
         model.predict(W)
-    model = fit(W, groups, assign_labels="fair", tol=1e-2)
-    with pytest.raises(ValueError, match="pass sensitive_features"):
-        model.predict(W)
     # All eigenvalues but 1 and -1 are 0.
     bipartite = 1 - np.kron(np.eye(2), np.ones((6, 6)))
     model = fit(bipartite, np.arange(12) % 2, 3, solver="chebyshev")

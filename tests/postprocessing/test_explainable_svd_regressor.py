@@ -3,11 +3,11 @@
 import pickle
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import (
     Lasso,
@@ -34,7 +34,7 @@ from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.postprocessing._passes import ModelRows
 from scalefair.streaming import GroupMoments
 
-from .conftest import CODES, X, Y, mlp, table
+from .conftest import CODES, X, Y, assert_same_moments, mlp, table
 
 # The estimator never modifies what it is given, so that tests may share it.
 network = cache(mlp)
@@ -90,11 +90,9 @@ def test_attributes_against_the_activations(n_groups, layer, activation, options
     )
     share = ((before - after) ** 2).sum() / (before**2).sum()
     assert model.output_change_ == pytest.approx(share)
-    moments = GroupMoments.from_data(A, codes)
     np.testing.assert_array_equal(model.groups_, np.arange(n_groups))
-    np.testing.assert_array_equal(model.moments_.counts, moments.counts)
-    np.testing.assert_allclose(model.moments_.means, moments.means)
-    np.testing.assert_allclose(model.moments_.scatters, moments.scatters, atol=1e-9)
+    moments = SimpleNamespace(moments_=GroupMoments.from_data(A, codes))
+    assert_same_moments(model, moments, 1e-10)
     # The copy has that weight, and no other layer but the last one has changed.
     changed = model.estimator_
     np.testing.assert_array_equal(changed.coefs_[layer].T, model.weight_)
@@ -226,14 +224,6 @@ def test_linear_models(inner):
     predicted = model.predict(X)
     assert gaps_of(predicted)[0] < 1e-12
     assert predicted.mean() == pytest.approx(Y.mean())
-    # No linear model with equal means is nearer to the old predictions.
-    inner = clone(inner).fit(X, Y)
-    A = X if not hasattr(inner, "steps") else inner[0].transform(X)
-    d = A[CODES == 1].mean(axis=0) - A[CODES == 0].mean(axis=0)
-    free = np.linalg.svd(d[None])[2][1:].T
-    coef = inner.coef_ if not hasattr(inner, "steps") else inner[-1].coef_
-    nearest = free @ np.linalg.lstsq(A @ free, A @ coef, rcond=None)[0]
-    np.testing.assert_allclose(model.weight_[0], nearest, atol=1e-10)
     direct = fair(inner, **reductions)
     assert gaps_of(direct.predict(X))[0] < 1e-12
     assert model.output_change_ <= direct.output_change_ * (1 + 1e-9)

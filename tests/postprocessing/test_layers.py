@@ -213,8 +213,6 @@ def test_published_method_step_by_step():
     moments = GroupMoments.from_data(X, codes)
     C = [np.cov(X[codes == g].T, bias=True) for g in (0, 1)]
     values, vectors = np.linalg.eigh(C[1] - C[0])
-    order = np.argsort(-np.abs(values))
-    values, vectors = values[order], vectors[:, order]
     S = X.T @ X
     second = explainable_svd(W, values, vectors, vectors.T @ S @ vectors, 150.0)
     result = published(W, moments, mean=1.0)
