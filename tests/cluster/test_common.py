@@ -94,16 +94,12 @@ def test_input_and_global_random_state_are_untouched(estimator, planted):
     assert state() == before
 
 
-@pytest.fixture(scope="module")
-def islands():
-    """Two cliques, a triangle and two isolated nodes, in that order."""
-    cliques = [np.ones((s, s)) - np.eye(s) for s in (16, 15, 3)]
-    return sparse.block_diag([*cliques, sparse.csr_array((2, 2))], format="csr")
-
-
 @pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 @every
-def test_components(estimator, islands):
+def test_components(estimator):
+    # Two cliques, a triangle and two isolated nodes, in that order.
+    cliques = [np.ones((s, s)) - np.eye(s) for s in (16, 15, 3)]
+    islands = sparse.block_diag([*cliques, sparse.csr_array((2, 2))], format="csr")
     groups, options = np.arange(36) % 2, PAPERS.get(estimator, {})
     message = (
         r"5 connected components, 2 of them isolated \(first: node 34\); the largest "
