@@ -395,8 +395,10 @@ def test_torch_modules(refit_last, dtype):
         linear.bias.data = torch.tensor(bias)
         layers += [linear, torch.nn.ReLU()]
     inner = torch.nn.Sequential(*layers[:-1]).to(getattr(torch, dtype))
+    before = pickle.dumps(inner.state_dict())
     expected = fair(net, refit_last=refit_last)
     model = fair(inner, layer="2", refit_last=refit_last)
+    assert pickle.dumps(inner.state_dict()) == before
     exact = {"rtol": 1e-6, "atol": 1e-7} if dtype == "float64" else {"atol": 2e-2}
     np.testing.assert_allclose(model.weight_, expected.weight_, **exact)
     predicted = model.predict(X)
