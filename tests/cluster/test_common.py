@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from joblib import hash
 from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 from threadpoolctl import threadpool_limits
@@ -84,25 +85,21 @@ def test_names_of_groups_scale_and_threads_change_nothing(
 def test_input_and_global_random_state_are_untouched(estimator, planted):
     W = sparse.csr_array(planted.graph).astype(float)
     W.data[:] = 3.0
-    before = (W.data.copy(), W.indices.copy(), W.indptr.copy())
-    np.random.seed(7)  # noqa: NPY002
-    state = np.random.get_state()[1].copy()  # noqa: NPY002
+
+    def state():
+        return hash((W.data, W.indices, W.indptr, np.random.get_state()))  # noqa: NPY002
+
+    before = state()
     estimator(3, n_init=1).fit(W, sensitive_features=planted.sensitive_features)
-    for array, copy in zip((W.data, W.indices, W.indptr), before, strict=True):
-        np.testing.assert_array_equal(array, copy)
-    np.testing.assert_array_equal(state, np.random.get_state()[1])  # noqa: NPY002
-
-
-@pytest.fixture(scope="module")
-def islands():
-    """Two cliques, a triangle and two isolated nodes, in that order."""
-    cliques = [np.ones((s, s)) - np.eye(s) for s in (16, 15, 3)]
-    return sparse.block_diag([*cliques, sparse.csr_array((2, 2))], format="csr")
+    assert state() == before
 
 
 @pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
 @every
-def test_components(estimator, islands):
+def test_components(estimator):
+    # Two cliques, a triangle and two isolated nodes, in that order.
+    cliques = [np.ones((s, s)) - np.eye(s) for s in (16, 15, 3)]
+    islands = sparse.block_diag([*cliques, sparse.csr_array((2, 2))], format="csr")
     groups, options = np.arange(36) % 2, PAPERS.get(estimator, {})
     message = (
         r"5 connected components, 2 of them isolated \(first: node 34\); the largest "
@@ -132,10 +129,6 @@ def test_nearest_neighbors(estimator):
         fit(estimator, X, groups, 2, **options)
     model = fit(estimator, X, groups, 2, connected_components="all", **options)
     assert adjusted_rand_score(np.repeat([0, 1], 60), model.labels_) == 1
-    W = model.affinity_matrix_
-    assert abs(W - W.T).max() == 0
-    assert set(np.unique(W.data)) <= {0.5, 1.0}
-    assert W.diagonal().sum() == 0
     with pytest.raises(ValueError, match="n_neighbors = 120 must be less"):
         fit(estimator, X, groups, 2, n_neighbors=120, **options)
 
@@ -165,16 +158,11 @@ def test_float32_affinity_is_symmetric_to_float32_rounding(estimator):
         (lambda W: W * 0, "no edges"),
         (lambda W: W * 1e307, "so large that their sum overflows"),
         (lambda W: W.toarray()[:1, :1], "minimum of 2"),
+        (lambda W: W[:2, :2], r"n_clusters=3 must .*n_samples=2"),
     ],
 )
 def test_bad_matrix(estimator, change, message, graphs):
     with np.errstate(invalid="ignore"):
         W = change(graphs.path(30))
     with pytest.raises(ValueError, match=message):
-        fit(estimator, W, np.arange(30) % 2, 3)
-
-
-@every
-def test_clusters_are_fewer_than_nodes(estimator, graphs):
-    with pytest.raises(ValueError, match=r"n_clusters=31 must .*n_samples=30"):
-        fit(estimator, graphs.path(30), np.arange(30) % 2, 31)
+        fit(estimator, W, np.arange(W.shape[0]) % 2, 3)

@@ -56,10 +56,8 @@ def networkx_graph(kind="Graph", *, weighted=True):
     networkx = pytest.importorskip("networkx")
     G = getattr(networkx, kind)()
     G.add_nodes_from(f"n{i}" for i in ORDER)
-    G.add_weighted_edges_from(NetworkXLike().edges("weight", 1))
-    if not weighted:
-        for *_, attributes in G.edges(data=True):
-            attributes.clear()
+    name = "weight" if weighted else "length"
+    G.add_weighted_edges_from(NetworkXLike().edges("weight", 1), name)
     return G
 
 

@@ -12,8 +12,6 @@ from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
 
-N = 6000  # nodes of the network
-
 
 def fit(W, groups, k=4, regularization=0.3, **options):
     options = {"assign_labels": "kmeans", "random_state": 0} | options
@@ -21,11 +19,11 @@ def fit(W, groups, k=4, regularization=0.3, **options):
     return model.fit(W, sensitive_features=groups)
 
 
-@pytest.fixture(scope="module")
-def network():
-    """Four planted clusters with handfuls that hang on one edge each; their groups."""
+def test_handfuls_are_not_clusters():
+    # Eight handfuls hang on one edge each.
+    n = 6000
     data = make_fair_sbm(
-        N,
+        n,
         n_clusters=4,
         n_groups=2,
         average_degree=12,
@@ -36,21 +34,17 @@ def network():
     W = sparse.block_diag([data.graph, cliques], format="lil")
     linked = np.flatnonzero(np.diff(data.graph.indptr))
     one = np.random.default_rng(0).choice(linked, 8, replace=False)
-    other = N + 5 * np.arange(8)
+    other = n + 5 * np.arange(8)
     W[one, other] = W[other, one] = 1
     groups = np.append(data.sensitive_features, np.arange(40) % 2)
-    return sparse.csr_array(W), groups, data.target
-
-
-def test_handfuls_are_not_clusters(network):
-    W, groups, planted = network
+    W = sparse.csr_array(W)
     message = r"3 of 4 have 5, 5, 5, the largest has 6025 of 6040.*=0.1 \(now 0\)"
     with pytest.warns(UserWarning, match=message) as caught:
         cut_off = fit(W, groups, regularization=0.0, connected_components="largest")
     assert caught[0].filename == __file__
     assert cut_off.minimum_balance_ == pytest.approx(2 / 3)
     model = fit(W, groups, regularization=0.1)
-    assert adjusted_rand_score(model.labels_[:N], planted) > 0.99
+    assert adjusted_rand_score(model.labels_[:n], data.target) > 0.99
     assert model.minimum_balance_ > 0.9
     np.testing.assert_array_equal(
         model.balance_,

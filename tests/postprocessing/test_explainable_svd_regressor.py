@@ -1,15 +1,14 @@
 """scalefair.postprocessing.ExplainableSVDRegressor."""
 
 import pickle
-import warnings
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import (
     Lasso,
     LinearRegression,
@@ -35,7 +34,7 @@ from scalefair.postprocessing._layer_moments import LayerMoments
 from scalefair.postprocessing._passes import ModelRows
 from scalefair.streaming import GroupMoments
 
-from .conftest import CODES, X, Y, mlp, table
+from .conftest import CODES, X, Y, assert_same_moments, mlp, table
 
 # The estimator never modifies what it is given, so that tests may share it.
 network = cache(mlp)
@@ -91,11 +90,9 @@ def test_attributes_against_the_activations(n_groups, layer, activation, options
     )
     share = ((before - after) ** 2).sum() / (before**2).sum()
     assert model.output_change_ == pytest.approx(share)
-    moments = GroupMoments.from_data(A, codes)
     np.testing.assert_array_equal(model.groups_, np.arange(n_groups))
-    np.testing.assert_array_equal(model.moments_.counts, moments.counts)
-    np.testing.assert_allclose(model.moments_.means, moments.means)
-    np.testing.assert_allclose(model.moments_.scatters, moments.scatters, atol=1e-9)
+    moments = SimpleNamespace(moments_=GroupMoments.from_data(A, codes))
+    assert_same_moments(model, moments, 1e-10)
     # The copy has that weight, and no other layer but the last one has changed.
     changed = model.estimator_
     np.testing.assert_array_equal(changed.coefs_[layer].T, model.weight_)
@@ -196,19 +193,14 @@ def test_auto_takes_the_layer_that_carries_the_difference():
 
 
 class RegressorAlike:
-    """A model that is not of scikit-learn."""
-
-    def fit(self, rows, targets):
-        self.coef_ = np.linalg.lstsq(rows, targets)[0]
-        self.intercept_ = 0.25
-        return self
+    coef_, intercept_ = np.linalg.lstsq(X, Y)[0], 0.25
 
     def predict(self, rows):
         return np.asarray(rows) @ self.coef_ + self.intercept_
 
 
 def test_a_model_that_is_not_of_scikit_learn():
-    model = fair(RegressorAlike().fit(X, Y), refit_last=None, layer="coef_")
+    model = fair(RegressorAlike(), refit_last=None, layer="coef_")
     assert model.mean_gap_after_ < model.mean_gap_before_
     assert model.estimator_.intercept_ == 0.25
     assert model.estimator_.coef_.shape == (4,)
@@ -232,14 +224,6 @@ def test_linear_models(inner):
     predicted = model.predict(X)
     assert gaps_of(predicted)[0] < 1e-12
     assert predicted.mean() == pytest.approx(Y.mean())
-    # No linear model with equal means is nearer to the old predictions.
-    inner = clone(inner).fit(X, Y)
-    A = X if not hasattr(inner, "steps") else inner[0].transform(X)
-    d = A[CODES == 1].mean(axis=0) - A[CODES == 0].mean(axis=0)
-    free = np.linalg.svd(d[None])[2][1:].T
-    coef = inner.coef_ if not hasattr(inner, "steps") else inner[-1].coef_
-    nearest = free @ np.linalg.lstsq(A @ free, A @ coef, rcond=None)[0]
-    np.testing.assert_allclose(model.weight_[0], nearest, atol=1e-10)
     direct = fair(inner, **reductions)
     assert gaps_of(direct.predict(X))[0] < 1e-12
     assert model.output_change_ <= direct.output_change_ * (1 + 1e-9)
@@ -258,23 +242,6 @@ def test_several_targets():
                 fair(inner, targets=wrong)
     column = fair(network(), targets=Y[:, None])
     np.testing.assert_array_equal(column.predict(X), default().predict(X))
-
-
-def test_prefit():
-    net, fresh = network(), clone(network())
-    fitted = fair(net, prefit=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        cloned, anew = fair(fresh), fair(net, targets=-Y, prefit=False)
-    assert not hasattr(fresh, "coefs_")
-    for model in (fitted, cloned):
-        np.testing.assert_array_equal(model.weight_, default().weight_)
-    other = fair(mlp(targets=-Y), targets=-Y)
-    np.testing.assert_array_equal(anew.weight_, other.weight_)
-    with pytest.raises(NotFittedError, match="prefit=True, but this MLPRegressor"):
-        fair(fresh, prefit=True)
-    with pytest.raises(ValueError, match="has to be fitted, which requires y"):
-        fair(fresh, targets=None, refit_last=None)
 
 
 def test_float32():
@@ -333,7 +300,6 @@ FOURTH = np.arange(300) == 4
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows": X[0], "targets": Y[:4], "codes": CODES[:4]}, "two dimensions|2D"),
         ({"targets": Y[:-1]}, r"y must have shape \(300,\)"),
         ({"targets": None}, "y is None: pass y, or use refit_last=None"),
         ({"targets": ["high"] * 300}, r"y must be numbers.*'high'"),
@@ -429,25 +395,16 @@ def test_torch_modules(refit_last, dtype):
         linear.bias.data = torch.tensor(bias)
         layers += [linear, torch.nn.ReLU()]
     inner = torch.nn.Sequential(*layers[:-1]).to(getattr(torch, dtype))
-    inner.train()
-    before = {name: part.clone() for name, part in inner.state_dict().items()}
+    before = pickle.dumps(inner.state_dict())
     expected = fair(net, refit_last=refit_last)
     model = fair(inner, layer="2", refit_last=refit_last)
+    assert pickle.dumps(inner.state_dict()) == before
     exact = {"rtol": 1e-6, "atol": 1e-7} if dtype == "float64" else {"atol": 2e-2}
     np.testing.assert_allclose(model.weight_, expected.weight_, **exact)
     predicted = model.predict(X)
     np.testing.assert_allclose(predicted, expected.predict(X), **exact)
     assert predicted.shape == (300,)
     assert predicted.dtype == dtype
-    for name, part in inner.state_dict().items():
-        assert torch.equal(part, before[name])
-    assert inner.training
-    for name, part in model.estimator_.state_dict().items():
-        assert part.dtype == before[name].dtype
-        changes = name == "2.weight" or (
-            refit_last is not None and name.startswith("4")
-        )
-        assert torch.equal(part, before[name]) is not changes
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), predicted)
 
@@ -499,23 +456,12 @@ def test_a_distance_is_asked_for():
 STRETCHED = table(shift=0.1)
 
 
-@pytest.mark.parametrize(
-    ("rows", "is_changed"),
-    [
-        (STRETCHED, False),
-        (table(seed=2, shift=0.3), False),
-        (table(), True),  # only its squared error is as small
-        (table(shift=0.3, stretch=0.2), True),  # only its distance
-    ],
-)
-def test_the_layer_is_left_where_the_last_one_does_as_well(rows, is_changed):
+@pytest.mark.parametrize("rows", [STRETCHED, table(seed=2, shift=0.3)])
+def test_the_layer_is_left_where_the_last_one_does_as_well(rows):
     X, y, codes = rows
     net = mlp(X, y)
     model, instead = fair(net, *rows), fair(net, *rows, layer=-1)
-    assert model.layer_changed_ is is_changed
-    if is_changed:
-        assert model.output_change_ > 0
-        return
+    assert model.layer_changed_ is False
     predicted = instead.predict(X)
     np.testing.assert_allclose(model.predict(X), predicted, rtol=1e-9)
     ks = statistical_parity_ks(predicted, sensitive_features=codes)
@@ -528,22 +474,23 @@ def test_the_layer_is_left_where_the_last_one_does_as_well(rows, is_changed):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("rows", "options"),
     [
-        {"noise_floor": False},
-        {"method": "explainable_svd"},
-        {"mean_reduction": np.inf},
-        {"refit_last": None},
-        {"layer": -1},
-        {"max_distance": 0.02},
+        (table(), {}),  # for the last layer only the squared error is as small
+        (table(shift=0.3, stretch=0.2), {}),  # only the distance
+        (STRETCHED, {"noise_floor": False}),
+        (STRETCHED, {"method": "explainable_svd"}),
+        (STRETCHED, {"mean_reduction": np.inf}),
+        (STRETCHED, {"refit_last": None}),
+        (STRETCHED, {"layer": -1}),
+        (STRETCHED, {"max_distance": 0.02}),
     ],
-    ids=str,
 )
-def test_a_layer_that_is_to_be_changed_whatever_it_costs(options):
-    net = mlp(*STRETCHED[:2])
+def test_a_layer_that_is_to_be_changed(rows, options):
+    net = mlp(*rows[:2])
     if "max_distance" in options:  # that the last layer alone would not keep
-        options = {"max_distance": fair(net, *STRETCHED).ks_after_ - 0.02}
-    model = fair(net, *STRETCHED, **options)
-    assert model.layer_changed_
+        options = {"max_distance": fair(net, *rows).ks_after_ - 0.02}
+    model = fair(net, *rows, **options)
+    assert model.layer_changed_ is True
     assert model.output_change_ > 0
     assert model.ks_after_ <= options.get("max_distance", 1)

@@ -1,14 +1,13 @@
 """Models of scikit-learn as sequences of linear layers."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pytest
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import (
     LinearRegression,
@@ -17,32 +16,22 @@ from sklearn.linear_model import (
     Ridge,
 )
 from sklearn.model_selection import GridSearchCV
-from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from scalefair.postprocessing._hosts import find_host
 
-RNG = np.random.default_rng(0)
-X = RNG.standard_normal((60, 5)) + 1.0
-Y = np.stack([X @ [1.0, -2.0, 0.5, 0.0, 3.0], X[:, 0] ** 2], axis=1) + 0.5
-y = Y[:, 0]
+from .conftest import X, Y, mlp
 
 
-def mlp(targets=y, rows=X, **options):
-    options = {"hidden_layer_sizes": (7, 4), "max_iter": 5, "random_state": 0} | options
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return MLPRegressor(**options).fit(rows, targets)
-
-
-@pytest.mark.parametrize("make", [mlp, lambda: Ridge().fit(X, y)], ids=["mlp", "ridge"])
+@pytest.mark.parametrize("make", [mlp, lambda: Ridge().fit(X, Y)], ids=["mlp", "ridge"])
 def test_a_frozen_last_step(make):
     """The layers are those of the estimator inside; it stays frozen in the copy."""
     model = make()
     frozen = make_pipeline("passthrough", None, FrozenEstimator(model))
-    pipeline = make_pipeline(StandardScaler(), frozen).fit(X, y)
+    pipeline = make_pipeline(StandardScaler(), frozen).fit(X, Y)
     before = pickle.dumps(pipeline)
     host, inner, Z = find_host(pipeline), find_host(model), pipeline[0].transform(X)
     assert host.layer_names == inner.layer_names
@@ -52,14 +41,14 @@ def test_a_frozen_last_step(make):
     last = host.n_layers - 1
     n_inputs = host.shape(last)[1]
     changed = host.replaced({last: (np.zeros((1, n_inputs)), [4.0])})
-    np.testing.assert_array_equal(changed.estimator.predict(X), np.full(60, 4.0))
-    np.testing.assert_array_equal(changed.outputs(X), np.full(60, 4.0))
+    np.testing.assert_array_equal(changed.estimator.predict(X), np.full(300, 4.0))
+    np.testing.assert_array_equal(changed.outputs(X), np.full(300, 4.0))
     assert isinstance(changed.estimator[-1][-1], FrozenEstimator)
     assert pickle.dumps(pipeline) == before
     assert find_host(FrozenEstimator(model)).estimator is model
 
 
-@pytest.mark.parametrize("model", [mlp(), Ridge().fit(X, y)], ids=["mlp", "ridge"])
+@pytest.mark.parametrize("model", [mlp(), Ridge().fit(X, Y)], ids=["mlp", "ridge"])
 def test_changes_that_do_not_fit(model):
     host = find_host(model)
     weight = host.weight(0)
@@ -69,9 +58,9 @@ def test_changes_that_do_not_fit(model):
         host.replaced({0: (weight, np.zeros(9))})
     with pytest.raises(ValueError, match=r"weight of coefs?_.* has entries that are"):
         host.replaced({0: (weight * np.nan, None)})
-    single = find_host(mlp(y.astype(np.float32), X.astype(np.float32)))
+    single = find_host(mlp(X.astype(np.float32), Y.astype(np.float32)))
     with pytest.raises(ValueError, match="not finite in float32"):
-        single.replaced({2: (np.full((1, 4), 1e300), None)})
+        single.replaced({2: (np.full((1, 6), 1e300), None)})
 
 
 def test_layers_by_number_and_name():
@@ -98,22 +87,22 @@ class Squaring(LinearRegression):
 @pytest.mark.parametrize(
     ("model", "advice"),
     [
-        (RandomForestRegressor(2).fit(X, y), "linear layer.*MLPRegressor"),
-        (SVR().fit(X, y), "linear layer.*MLPRegressor"),
-        (SVR(kernel="linear").fit(X, y), "cannot be changed.*LinearSVR"),
-        (PLSRegression().fit(X, y), "does not predict by X @ coef_"),
+        (RandomForestRegressor(2).fit(X, Y), "linear layer.*MLPRegressor"),
+        (SVR().fit(X, Y), "linear layer.*MLPRegressor"),
+        (SVR(kernel="linear").fit(X, Y), "cannot be changed.*LinearSVR"),
+        (PLSRegression().fit(X, Y), "does not predict by X @ coef_"),
         (
-            GridSearchCV(Ridge(), {"alpha": [1.0]}).fit(X, y),
+            GridSearchCV(Ridge(), {"alpha": [1.0]}).fit(X, Y),
             "pass its best_estimator_",
         ),
-        (TransformedTargetRegressor(Ridge()).fit(X, y), "pass its regressor_"),
-        (RANSACRegressor(random_state=0).fit(X, y), "pass its estimator_"),
-        (LogisticRegression().fit(X, y > 1), "is a classifier"),
+        (TransformedTargetRegressor(Ridge()).fit(X, Y), "pass its regressor_"),
+        (RANSACRegressor(random_state=0).fit(X, Y), "pass its estimator_"),
+        (LogisticRegression().fit(X, Y > 1), "is a classifier"),
         (MLPClassifier(max_iter=200), "is a classifier"),
         (Pipeline([("s", StandardScaler()), ("r", "passthrough")]), "last step"),
         (Pipeline([("s", StandardScaler()), ("r", None)]), "last step"),
         (make_pipeline(StandardScaler(), RandomForestRegressor(2)), "not been fitted"),
-        (Squaring().fit(X, y), "Squaring has coef_ and intercept_ but"),
+        (Squaring().fit(X, Y), "Squaring has coef_ and intercept_ but"),
         (Ridge, "is the class Ridge"),
         (StandardScaler().fit(X), "no predict"),
         ("network", "no predict.*MLPRegressor"),
@@ -128,7 +117,7 @@ def test_models_without_a_host(model, advice):
 
 def test_coefficients_that_are_not_finite():
     for attribute, name in (("coef_", "weight"), ("intercept_", "bias")):
-        model = Ridge().fit(X, y)
+        model = Ridge().fit(X, Y)
         setattr(model, attribute, np.nan * getattr(model, attribute))
         message = rf"{name} of layer 'coef_' of this Ridge has"
         with pytest.raises(ValueError, match=message):

@@ -2,6 +2,7 @@
 
 import time
 from functools import cache
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -164,23 +165,14 @@ def test_predictions_are_lazy():
     assert seen == [70]
 
 
-SIZES = []
-
-
-class Noting(Ridge):
-    """Notes how many rows it predicts for at a time."""
-
-    def predict(self, X):
-        SIZES.append(len(X))
-        return super().predict(X)
-
-
 def test_batches_of_a_part():
-    linear = fair(Noting().fit(X, Y), in_blocks(X), batch_size=7)
-    SIZES.clear()
-    linear.predict(in_blocks(X))
-    assert max(SIZES) == 7
-    assert sum(SIZES) == M + 2  # two to see that the model is linear
+    linear = fair(Ridge().fit(X, Y), in_blocks(X), batch_size=7)
+    spy = patch.object(Ridge, "predict", autospec=True, side_effect=Ridge.predict)
+    with spy as predict:
+        linear.predict(in_blocks(X))
+    sizes = [len(rows) for (_, rows), _ in predict.call_args_list]
+    assert max(sizes) == 7
+    assert sum(sizes) == M + 2  # two to see that the model is linear
 
 
 def test_targets_and_groups_of_every_kind():
@@ -294,26 +286,16 @@ def test_columns_that_do_not_fit():
             fair(network(), parts)
         with pytest.raises(ValueError, match="X has 3 features"):
             fair(network()).predict(parts)
-    blocks = delayed_blocks(X)
-    blocks[2] = delayed_blocks(X[:, :3])[2]
-    with pytest.raises(ValueError, match=r"Partition 2 of X has 3 columns"):
-        fair(network(), blocks)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"targets": Y[1:]}, r"y must have shape \(240,\)"),
-        ({"targets": None}, "requires y"),
-        ({"codes": CODES[1:]}, "239 groups for 240 samples"),
-        ({"codes": 0 * CODES}, "only one group"),
-    ],
-)
-def test_targets_and_groups_that_do_not_fit(change, message):
-    with pytest.raises(ValueError, match=message):
-        fair(network(), in_blocks(X), **change)
-    with pytest.raises(ValueError, match="1 sample"):
-        fair(network(), in_blocks(X[:1]), Y[:1], CODES[:1])
+def test_groups_that_do_not_fit_and_targets_that_are_not_needed():
+    for rows, codes, message in (
+        (X, CODES[1:], "239 groups for 240 samples"),
+        (X, 0 * CODES, "only one group"),
+        (X[:1], CODES[:1], "1 sample"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fair(network(), in_blocks(rows), Y[: len(rows)], codes)
     model = fair(network(), in_blocks(X), None, refit_last=None)
     assert model.refit_gaps_after_ is None
 
@@ -373,8 +355,6 @@ def test_calibration_is_that_in_memory(kind):
         ({"estimator": LogisticRegression()}, "not cross-validated: fit this Logistic"),
         ({"y": LABELS[:9]}, "one label per sample, got 9 labels for 240"),
         ({"y": np.zeros(M)}, r"two labels, got 1 class\(es\): 0.0"),
-        ({"y": CODES}, "labels 0, 1, the estimator was fitted to 'no', 'yes'"),
-        ({"weights": LABELS == "no"}, r"have a weight must have two labels.*: 'no'"),
         ({"weights": WEIGHTS[:9]}, "one weight per sample"),
         ({"rows": np.where(np.arange(M) == 75, np.inf, X.T).T}, "ion 1 of X.*infinity"),
     ],

@@ -22,10 +22,6 @@ def table(m=400, n=5, k=1, n_groups=2, seed=0):
     return A, y, codes, moments, rng.standard_normal((k, n))
 
 
-def gaps_of(Z, codes):
-    return moment_gaps(Z, sensitive_features=codes)
-
-
 def refit(
     moments, weight, kind="least_squares", reductions=(1.0, 1.0), noise_floor=False
 ):
@@ -56,8 +52,9 @@ def test_least_squares_against_stacked_rows(n_groups, k):
     np.testing.assert_allclose(
         result.bias, y.mean(axis=0) - expected @ A.mean(axis=0), rtol=1e-9, atol=1e-9
     )
-    np.testing.assert_allclose(result.gaps_before, gaps_of(A @ old.T, codes))
-    np.testing.assert_allclose(result.gaps_after, gaps_of(A @ result.weight.T, codes))
+    for weight, gaps in ((old, result.gaps_before), (result.weight, result.gaps_after)):
+        expected = moment_gaps(A @ weight.T, sensitive_features=codes)
+        np.testing.assert_allclose(gaps, expected)
 
 
 @pytest.mark.parametrize("m", [100, 600])

@@ -41,14 +41,10 @@ def comparator(request):
     return partial(DiscretizedTransportRegressor, n_bins=12)
 
 
-def _table(m=200, seed=0):
-    rng = np.random.default_rng(seed)
-    groups = np.where(rng.random(m) < 0.4, "a", "b")
-    X = rng.standard_normal((m, 3)) + 2.0 * (groups == "a")[:, None] * [1, 0, 1]
-    return X, X @ [1.0, 2.0, 0.5] + rng.standard_normal(m), groups
-
-
-X, Y, GROUPS = _table()
+RNG = np.random.default_rng(0)
+GROUPS = np.where(RNG.random(200) < 0.4, "a", "b")
+X = RNG.standard_normal((200, 3)) + 2.0 * (GROUPS == "a")[:, None] * [1, 0, 1]
+Y = X @ [1.0, 2.0, 0.5] + RNG.standard_normal(200)
 
 
 def _fair(model, rows=X, targets=Y, groups=GROUPS):
