@@ -108,7 +108,8 @@ def _read_array(path: Path, units: Any, role: str) -> NDArray[Any]:
             f"{path}: expected one {role} per {units.unit}, numbers or strings, found "
             f"shape {array.shape} and dtype {array.dtype}."
         )
-    return array
+    # Truth values are words, as in tables.
+    return array.astype(np.str_) if array.dtype.kind == "b" else array
 
 
 def _check_order(path: Path, n_values: int, units: Any, role: str) -> None:
@@ -169,6 +170,12 @@ def _read_columns(
             raise FileError(
                 f"{table.path}: has no ids to be matched to those of {units.path}. "
                 "Call their column id, and put it first."
+            )
+        if not by_row and [*keys] != [*map(str, units.ids.tolist())]:
+            table.notes.append(
+                f"{table.path}: its rows were matched by number to the ids of "
+                f"{units.path}, which have another order. If these are no numbers of "
+                "rows, call the column of ids id, and put it first."
             )
     return keys, table.read(columns, columns)
 
