@@ -179,6 +179,8 @@ def test_semicolons_and_decimal_commas(table):
     assert table_file.notes == []
     exponents = table("a;b", "1,5e-05;x", "-2,5E+3;y").read()["a"]
     assert exponents.tolist() == [1.5e-5, -2.5e3]
+    # As strings they are those of the same numbers, which groups and targets are.
+    assert table(*lines).read(strings=["a"])["a"].tolist() == ["1.5", "2.25"]
     # Told that they are none, they are words.
     assert table(*lines, decimal=".").read()["a"].tolist() == ["1,5", "2,25"]
     # Thousands in a table of points are an error, no decimal commas.

@@ -379,6 +379,9 @@ class TableFile:
             if name in strings or values.dtype.kind not in "iuf":
                 is_id = name in self.id_columns
                 values = as_strings(values, [""] if is_id else self._missing, is_id)
+                if name in strings and not is_id and self.layout.get("decimal") == ",":
+                    values = values.map(with_decimal_point, "ignore").astype(object)
+                    values = values.where(values.notna(), None)
             elif self._missing_numbers:
                 values = values.mask(values.isin(self._missing_numbers))
             if name not in strings and values.dtype.kind == "O":
@@ -449,7 +452,7 @@ def read_table(
     columns : sequence of str or None, default=None
         Columns that are read, in this order; by default all.
     strings : collection of str, default=()
-        Columns of strings, whatever they look like.
+        Columns of strings, whatever they look like; decimal commas become points.
     **options
         Lists of what else means missing, as ``na_values=["-", "-200"]``; of text
         ``header``, ``delimiter``, ``decimal``, ``skip_lines`` and ``encoding``.

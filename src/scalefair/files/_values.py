@@ -302,10 +302,12 @@ def parse_values(strings: Iterable[Any], kind: str | None = None) -> NDArray[Any
     codes, distinct = pandas.factorize(cells)
     values: NDArray[Any] = distinct.astype(np.str_)
     names = values.tolist()
-    # 2. Integers, of at most 18 digits: these fit into 64 bits. Else finite numbers.
-    are_integers = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in names)
+    # 2. Integers, of at most 18 digits: these fit into 64 bits. Longer ones stay
+    #    strings, as floats of two may be equal. Else finite numbers.
+    are_integers = all(re.fullmatch(r"[+-]?\d+", name) for name in names)
     if are_integers and kind in (None, "i", "u"):
-        values = values.astype(np.int64)
+        is_long = any(len(name.lstrip("+-")) > 18 for name in names)
+        values = values if is_long else values.astype(np.int64)
     elif kind in (None, "i", "u", "f") and all(map(is_number, names)):
         numbers = values.astype(np.float64)
         values = numbers if np.isfinite(numbers).all() else values
