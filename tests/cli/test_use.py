@@ -580,6 +580,7 @@ def test_what_is_shown(scored, monkeypatch):
         (("--groups", "sex", "--interval", "0.5,0.1"), 2, "alpha < beta"),
         (("--groups", "sex", "--interval", "half"), 2, "alpha < beta"),
         (("--groups", "sex", "--labels", "sex", "--graph", "g"), 1, "g: no such file"),
+        (("--groups", "sex", "--missing", "impute"), 2, "impute does not apply"),
         ((), 2, "--groups"),
     ],
 )

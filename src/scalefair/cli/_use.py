@@ -304,6 +304,8 @@ def evaluate(result: Path, **options: Any) -> None:
     """Measure the labels or scores in RESULT by groups."""
     from scalefair.cli import _cluster
 
+    if options["missing"] == "impute":
+        raise click.UsageError("--missing impute does not apply: drop the rows.")
     options["quiet"] = bool(options["quiet"])  # shown also if stdout is no terminal
     outputs, show = _run.take_outputs(options, result, options["graph"])
     content = _report.describe_run("evaluate", options)
