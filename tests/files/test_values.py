@@ -140,6 +140,8 @@ def test_columns_of_a_table_with_more(read, tmp_path):
     _, [note] = read_values(f"{path}:sex", units([3, 2, 1, 0]), "group")
     assert "were matched by number to the ids of graph" in note
     assert read_values(f"{path}:sex", units(range(4)), "group")[1] == []
+    ranks = "rank,age\n2,5\n0,7\n1,9\n"  # a column of values holds no ids
+    assert column(ranks, "rank", units(range(3))).tolist() == ["2", "0", "1"]
     named = PEOPLE.replace("age", "id")
     assert column(named, "town", units([4, 1])).tolist() == ["oslo", "oslo"]
     path.with_name("a:b").write_text("f\nm\nf\n")  # a file's own name comes first

@@ -164,7 +164,7 @@ def _read_columns(
     has_ids = first.lower() in ID_NAMES | {""}
     has_ids = has_ids or (keys.is_unique and unit_ids <= {*keys})
     # 3. Else rows go by their numbers, if that fits the ids of the units.
-    if by_row or not has_ids:
+    if by_row or first in columns or not has_ids:
         table.id_columns, keys = [], pandas.Series(np.arange(len(keys)).astype(str))
         if not by_row and {*keys} != unit_ids:
             raise FileError(
