@@ -121,6 +121,8 @@ def test_labels_of_scores():
     for draw in (partial_demographic_parity_gap, GroupRateDisplay.from_predictions):
         with pytest.raises(ValueError, match=r"first in row 0 \(0 and \d+\)"):
             draw(scores, sensitive_features=MIXED)
+    with pytest.raises(ValueError, match=r"scores\['a'\]\.loc\[sensitive_features"):
+        GroupRateDisplay.from_predictions({"a": scores}, sensitive_features=MIXED)
     gap = partial_demographic_parity_gap(scores, sensitive_features=SEX)
     # Labels that are not the same are no order: rows are taken by position.
     index = pd.Index(range(7, N + 7))

@@ -215,6 +215,13 @@ def check_aligned(arguments: Mapping[str, Any]) -> None:
         return
     frames = pandas.DataFrame, pandas.Series
     indices = [(k, x.index) for k, x in arguments.items() if isinstance(x, frames)]
+    indices += [  # columns by name, as the scores of several models
+        (f"{k}[{name!r}]", x.index)
+        for k, columns in arguments.items()
+        if isinstance(columns, Mapping)
+        for name, x in columns.items()
+        if isinstance(x, frames)
+    ]
     for name, other in indices[1:]:
         first, index = indices[0]
         if len(other) != len(index) or other.equals(index):

@@ -153,6 +153,7 @@ def test_arrays(components):
     report, columns, commands, _ = described(components, path)
     assert (report["input"]["n_columns"], columns["label"]["distinct"]) == (5, 2)
     assert "--target" not in commands["classify"]
+    assert "--drop" not in commands["pca"]
 
 
 @pytest.mark.parametrize("name", ["npz", "mtx", "edges", "words"])
@@ -199,15 +200,17 @@ WIDE = {
 }
 
 
-@pytest.mark.parametrize("kind", [*WIDE, "matrix"])
+@pytest.mark.parametrize("kind", [*WIDE, "matrix", "numbers"])
 def test_lines_for_graphs_run(components, kind):
     """Lists with further columns, and the matrix that NetworkX writes with names."""
-    options = []
-    if kind == "matrix":
+    options, nodes, groups = [], NODES, GROUPS
+    if kind in ("matrix", "numbers"):
         edges = {*PAIRS, *(pair[::-1] for pair in PAIRS)}
         rows = [",".join(str(float((a, b) in edges)) for b in NODES) for a in NODES]
         lines = [",".join(["", *NODES])]
         lines += [f"{node},{row}" for node, row in zip(NODES, rows, strict=True)]
+        if kind == "numbers":
+            lines, nodes, groups = rows, [*"012345"], [*"xyxyxy"]
     else:
         options, header, line = WIDE[kind]
         lines = [header, *(line.format(*pair) for pair in PAIRS)]
@@ -217,12 +220,12 @@ def test_lines_for_graphs_run(components, kind):
     assert list(commands) == ["cluster"]
     typed = shlex.split(commands["cluster"])[1:]
     assert set(options) <= set(typed)
-    typed[typed.index("groups.csv")] = components.write("groups.csv", GROUPS)
+    typed[typed.index("groups.csv")] = components.write("groups.csv", groups)
     typed[typed.index("-k") + 1] = 2
     labels = components.folder / "labels.csv"
     result = components.invoke(*typed[: typed.index("-o")], "-o", labels)
     assert result.exit_code in (0, 3), result.output
-    assert sorted(line[0] for line in labels.read_text().splitlines()[1:]) == NODES
+    assert sorted(line[0] for line in labels.read_text().splitlines()[1:]) == nodes
 
 
 def test_a_matrix_of_named_nodes_is_no_table_of_rows(components):

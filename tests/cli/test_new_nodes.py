@@ -134,6 +134,51 @@ def test_a_table_with_ids_and_groups(clusters):
     assert [*clusters.labels(new).values()] == model.predict(X).tolist()
 
 
+@pytest.mark.parametrize(
+    "groups", ["--group-probabilities f,m", "--groups age --knots 3", "--groups sex"]
+)
+@pytest.mark.parametrize("is_graph", [False, True])
+def test_groups_that_are_probabilities(clusters, groups, is_graph):
+    """New rows get the groups, and the knots, of those of the fit; some may be none."""
+    workspace, n = clusters.workspace, N_OLD if is_graph else 60
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"age": rng.random(90), "f": rng.random(90).round(2)})
+    frame = frame.assign(m=1 - frame["f"], sex=np.where(frame["f"] > 0.4, "f", "m"))
+    frame.loc[::9, "sex"] = None
+    options = groups.split()
+    hats, columns = frame[["f", "m"]], options[1]
+    if "--knots" in options:
+        knots = np.quantile(frame["age"][:n], [0, 0.5, 1])
+        hats = np.stack([np.interp(frame["age"], knots, x) for x in np.eye(3)], 1)
+        hats = pandas.DataFrame(hats, columns=[f"age {knot:g}" for knot in knots])
+    elif columns == "sex":
+        options += ["--missing-groups", "ignore"]
+        hats = pandas.get_dummies(frame["sex"], dtype=float)
+    old, table = clusters.folder / "old.csv", clusters.folder / "people.csv"
+    if is_graph:
+        matrix = clusters.folder / "old.npz"
+        sparse.save_npz(matrix, sparse.csr_array(clusters.W[:n, :n]))
+        options[1] = f"{old}:{columns}"
+    else:
+        matrix, options = old, [*options, "--affinity", "nearest_neighbors"]
+        frame = frame.head(n).assign(**dict(zip("xy", workspace.X.T, strict=True)))
+        unused = {"age", "f", "m", "sex"} - {*columns.split(",")}
+        options += [word for name in unused for word in ("--drop", name)]
+    frame.head(n).to_csv(old, index=False)
+    line = ["cluster", matrix, *options, "-k", 2, "--model", clusters.model]
+    done = workspace.invoke(*line, "-o", workspace.output)
+    assert done.exit_code == 0, done.output
+    model = joblib.load(clusters.model)["clustering"]
+    new = [*range(N_OLD, 90)] if is_graph else [9, 3]
+    X = clusters.new if is_graph else workspace.X[new]
+    frame.loc[new].to_csv(table, index=False)
+    data, source = (clusters.npz, f"{table}:{columns}") if is_graph else (table, None)
+    expected = model.predict(X, group_probabilities=hats.loc[new])
+    done = clusters.predict(data, *(("--groups", source) if source else ()))
+    assert done.exit_code == 0, done.output
+    assert in_order(workspace.labels()) == expected.tolist()
+
+
 @pytest.mark.parametrize("options", [(), FAIR])
 def test_a_matrix_of_new_nodes(clusters, options):
     model = clusters.fit_graph(*options)

@@ -485,6 +485,26 @@ def test_the_threshold_decides_where_there_is_no_prediction(scored):
     actual = scored.evaluate(*options, "--threshold", 0.2)
     right = np.where(frame["score"] > 0.2, "yes", "no") == frame["truth"]
     assert actual["accuracy"] == pytest.approx(right.mean())
+    # Predictions of a regressor are scores, though the target has two values.
+    frame = frame.assign(truth=frame["truth"] == "yes")
+    table = frame.astype({"truth": int}).rename(columns={"score": "prediction"})
+    table.to_csv(scored.scores, index=False)
+    assert scored.evaluate(*options, "--threshold", 0.2)["accuracy"] == right.mean()
+
+
+def test_predictions_are_compared_with_labels_in_any_spelling(scored):
+    """Truth values of a file are words; what is no label at all is refused."""
+    path = scored.folder / "truth.npy"
+    frame = scored.frame.replace({"yes": True, "no": False})
+    frame.to_csv(scored.scores, index=False)
+    np.save(path, frame["truth"].to_numpy(bool))
+    options = scored.scores, "--groups", "sex", "--target"
+    right = (frame["prediction"] == frame["truth"]).mean()
+    assert scored.evaluate(*options, path)["accuracy"] == right
+    np.save(path, frame["truth"].to_numpy(int))
+    done = scored.invoke("evaluate", *options, path)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"column prediction has False, True, and {path} 0, 1" in done.stderr
 
 
 def test_numbers_with_targets_in_a_file(scored):
@@ -560,6 +580,7 @@ def test_what_is_shown(scored, monkeypatch):
         (("--groups", "sex", "--interval", "0.5,0.1"), 2, "alpha < beta"),
         (("--groups", "sex", "--interval", "half"), 2, "alpha < beta"),
         (("--groups", "sex", "--labels", "sex", "--graph", "g"), 1, "g: no such file"),
+        (("--groups", "sex", "--missing", "impute"), 2, "impute does not apply"),
         ((), 2, "--groups"),
     ],
 )

@@ -195,6 +195,8 @@ def test_several_weights_are_added_up_or_the_largest_is_taken(write, tmp_path):
         graph = read_graph(tmp_path / "directed.npz", directed=directed)
         expected = [[2, weight, 0], [weight, 0, 4], [0, 4, 0]]
         assert graph.matrix.toarray().tolist() == expected
+    with pytest.raises(ValueError, match='"sum" or "max", got \'mean\''):
+        read_graph(tmp_path / "directed.npz", directed="mean")
 
 
 @pytest.mark.parametrize(

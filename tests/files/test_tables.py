@@ -164,6 +164,8 @@ def test_delimiters(table, mark):
     for wrong in {"delimiter": "xy"}, {"decimal": "x"}:
         with pytest.raises(FileError, match="one character"):
             table("a,b", "1,2", **wrong)
+    lines = ['a,"b (x; y)","c\td"', '1,"u; v",2']  # those within quotes are none
+    assert table(*lines).read().values.tolist() == [[1, "u; v", 2]]
 
 
 def test_semicolons_and_decimal_commas(table):
@@ -175,6 +177,10 @@ def test_semicolons_and_decimal_commas(table):
     table_file = table(*lines, delimiter=";", decimal=",")
     assert_frame_equal(table_file.read(), WANTED, check_dtype=False)
     assert table_file.notes == []
+    exponents = table("a;b", "1,5e-05;x", "-2,5E+3;y").read()["a"]
+    assert exponents.tolist() == [1.5e-5, -2.5e3]
+    # As strings they are those of the same numbers, which groups and targets are.
+    assert table(*lines).read(strings=["a"])["a"].tolist() == ["1.5", "2.25"]
     # Told that they are none, they are words.
     assert table(*lines, decimal=".").read()["a"].tolist() == ["1,5", "2,25"]
     # Thousands in a table of points are an error, no decimal commas.
@@ -256,6 +262,9 @@ def test_columns_that_are_not_there(table):
         table("a,b", "1,2").find("d", "--drop")
     with pytest.raises(FileError, match="1 to 2, there is no header"):
         table("1,2", "3,4").find("3", "--drop")
+    for wrong in {"columns": ["a", "d"]}, {"strings": ["d"]}:
+        with pytest.raises(FileError, match="no column is named 'd'"):
+            read_table(table("a,b", "1,2").path, **wrong)
 
 
 @pytest.mark.parametrize("read", [read_table, read_graph])
@@ -340,6 +349,35 @@ def test_parquet(tmp_path):
     indexed = tmp_path / "indexed.parquet"
     WANTED.set_index("b").to_parquet(indexed)  # the index is no column
     assert TableFile(indexed).names == ["a", "c"]
+
+
+def test_parquet_of_types_of_pandas(tmp_path):
+    """Numbers are NumPy's, whatever the frame was, and names of columns are strings."""
+    path = tmp_path / "table.parquet"
+    frame = pandas.DataFrame(
+        {
+            0: pandas.array([1, None, 3], dtype="Int64"),
+            1: pandas.array([1.5, None, 3], dtype="Float64"),
+            2: pandas.array([1, None, 3], dtype="int64[pyarrow]"),
+            3: pandas.array(["f", None, "m"], dtype="string[pyarrow]"),
+            4: pandas.array([True, None, False], dtype="boolean"),
+            5: [[1], [2, 3], None],  # words, as in a text
+        }
+    )
+    frame.to_parquet(path)
+    table_file = TableFile(path)
+    assert table_file.names == [*"012345"]
+    read, stored = table_file.read(), table_file.store(table_file.names, (), tmp_path)
+    for values in (read, stored):
+        assert [dtype == np.float64 for dtype in values.dtypes] == [True] * 3 + [0] * 3
+        numbers = values[["0", "1", "2"]].to_numpy()
+        np.testing.assert_array_equal(numbers, [[1, 1.5, 1], [np.nan] * 3, [3] * 3])
+    words = [["f", "True", "[1]"], [None, None, "[2 3]"], ["m", "False", None]]
+    assert read[["3", "4", "5"]].values.tolist() == words
+    edges = pandas.DataFrame({"source": [1, 2, 3], "target": [2, 3, 1]}).astype("Int64")
+    edges.assign(weight=pandas.array([1, 2, 4], "int64[pyarrow]")).to_parquet(path)
+    graph = read_graph(path)
+    assert (graph.ids.tolist(), graph.matrix[0, 2]) == ([1, 2, 3], 4)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -75,7 +75,7 @@ ZXY, ABA = ["z", "x", "y y"], ["a", "b", "a"]
         ("y\nn\ny\n", ROWS, ["y", "n", "y"], ""),
         (np.array([1, 0, 1]), ROWS, [1, 0, 1], ""),
         (np.array(ABA), ROWS, ABA, ""),
-        (np.array([True, False, True]), ROWS, [True, False, True], ""),
+        (np.array([True, False, True]), ROWS, ["True", "False", "True"], ""),
     ],
 )
 def test_values_and_what_is_noted(read, content, nodes, expected, noted):
@@ -104,7 +104,7 @@ def test_headers_of_two_columns(read):
         (["1", "01"], "i", "U"),  # different ids of one number
         (["1.50", "2"], "f", "U"),
         (["--5", "3"], "U", "U"),
-        (["9" * 19, "3"], "f", "U"),
+        (["9" * 19, "3"], "U", "U"),  # the float would be that of 10 ** 19
     ],
 )
 def test_types_of_strings(strings, kind, id_kind):
@@ -137,6 +137,11 @@ def test_columns_of_a_table_with_more(read, tmp_path):
     with pytest.raises(FileError, match="has no ids to be matched"):
         column(PEOPLE, "sex", part)
     assert column(PEOPLE, "sex", units([3, 2, 1, 0])).tolist() == ["m", "f", "m", "f"]
+    _, [note] = read_values(f"{path}:sex", units([3, 2, 1, 0]), "group")
+    assert "were matched by number to the ids of graph" in note
+    assert read_values(f"{path}:sex", units(range(4)), "group")[1] == []
+    ranks = "rank,age\n2,5\n0,7\n1,9\n"  # a column of values holds no ids
+    assert column(ranks, "rank", units(range(3))).tolist() == ["2", "0", "1"]
     named = PEOPLE.replace("age", "id")
     assert column(named, "town", units([4, 1])).tolist() == ["oslo", "oslo"]
     path.with_name("a:b").write_text("f\nm\nf\n")  # a file's own name comes first

@@ -228,6 +228,8 @@ def test_nan_is_a_setting_of_methods_without_parameter(ax):
     display = ParetoFrontDisplay.from_results(results, ax=ax, label_points=True)
     np.testing.assert_allclose(display.means["plain"], [[0.5, 0.85]])
     assert not display.point_labels
+    results[2]["method"] = None  # no run is left out
+    assert len(ParetoFrontDisplay.from_results(results, ax=ax).means) == 2
 
 
 @pytest.mark.parametrize(

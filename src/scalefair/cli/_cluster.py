@@ -47,6 +47,7 @@ _KERNELS = ("rbf", "rbf_nystroem")
 # Affinities that are computed from rows; the other one, precomputed, is a graph's.
 _ROW_AFFINITIES = ("nearest_neighbors", *_KERNELS)
 _ROW_OPTIONS = ("id_column", "drop", "feature", "missing", "standardize", "keep_groups")
+_GROUP_OPTIONS = ("group_probabilities", "missing_groups", "knots", "na_values")
 _EDGE_OPTIONS = ("directed", "weights", "weight_column")
 # Options that apply only with some values of another one.
 _CONDITIONS = {
@@ -158,7 +159,7 @@ def cluster(data: Path, **options: Any) -> None:
     stored = copy(model)
     if sparse.issparse(model.affinity_matrix_):
         del stored.affinity_matrix_
-    saved |= {"clustering": stored, "groups": model.groups_}
+    saved |= {"clustering": stored, "groups": model.groups_, "knots": rows.knots}
     writers = {
         "output": lambda file: _run.write_table(file, columns),
         "model": partial(joblib.dump, saved),
@@ -178,7 +179,7 @@ def _read_graph(
         "n_nodes": nodes.n_rows,
         "n_edges": graph.n_edges,
     }
-    names = ("attributes", *_EDGE_OPTIONS)
+    names = ("attributes", *_GROUP_OPTIONS, *_EDGE_OPTIONS)
     saved = {
         "nodes": graph.ids,
         "named": graph.named,

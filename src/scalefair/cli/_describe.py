@@ -65,10 +65,14 @@ def describe(table: Path, svmlight: bool, **options: Any) -> None:
     frame, facts, graph, damaged = _look_at(table, svmlight, file_options)
     spelled = _spell(file_options) + (["--svmlight"] if svmlight else [])
     columns = [_describe_column(frame[name], name in damaged) for name in frame]
-    # Two columns that could be ends of edges are none if an option names a role.
+    # A table that could be a graph is none if an option names a column of it. The
+    # columns of a matrix are nodes.
     chosen = find_role_columns(table, [*frame], ReadOptions(**roles))
-    if not (chosen and "edges_from" in graph):
+    is_table = facts["format"] not in matrices.GRAPH_FORMATS
+    if not (chosen and is_table):
         facts |= graph
+        if graph and is_table and "edges_from" not in graph:
+            columns = []
     # 2. Roles of the ends of edges, or that the options name, and doubtful features.
     _set_roles(columns, facts, chosen)
     if "nodes" not in facts:
@@ -428,7 +432,8 @@ def _complete(
         return {}
     # 2. Options about the other columns, and about missing values.
     arguments = ["scalefair", *proposal.arguments, *options]
-    if name != "regress" and not is_graph:  # a model chooses its columns
+    # A model chooses its columns, and those of a sparse matrix are all features.
+    if name != "regress" and not is_graph and "stored_values" not in facts:
         for column in features.index[~is_kept]:
             arguments += ["--drop", column]
         if kept["missing"].any():

@@ -389,11 +389,15 @@ def _type_probabilities(
         if new := [name for name in P if name not in names]:
             raise Failure(f"{source}: {listed(new)} are no groups of TRAIN.")
         present, P = P.columns[(P > 0).any()], P.reindex(columns=names, fill_value=0.0)
+        if training.n_rows == 0:  # rows that a saved model predicts may be of few
+            present = names
     else:
         present = P.columns
     # 3. Check that probabilities of a row add up to 1, or are all 0.
     with _naming(source):
-        groups, values = check_group_probabilities(P[present], len(P))
+        groups, values = check_group_probabilities(
+            P[present], len(P), allow_empty=training is not None
+        )
     rows.groups = pandas.DataFrame(values, columns=groups)
     if len(present) < P.shape[1]:
         rows.groups = rows.groups.reindex(columns=P.columns, fill_value=0.0)

@@ -83,7 +83,7 @@ _MEASURE_OPTIONS = {
 _EVALUATE_OPTIONS = [
     *opt.option_table("Measures", _MEASURE_OPTIONS),
     *opt.shared("groups group-probabilities missing-groups knots keep-groups"),
-    *opt.shared("target-header id-column missing"),
+    *opt.shared("target-header groups-header id-column missing"),
     *opt.shared(opt.WEIGHT),
     *opt.shared(f"{opt.TEXT} directed weights weight-column report quiet"),
 ]
@@ -219,13 +219,16 @@ def _apply_saved(
     # and groups.
     training = Rows(model_file, None, [], np.arange(0), kinds=saved["kinds"])
     training.groups, training.target = training_groups, saved.get("classes")
+    training.knots = saved.get("knots")
+    if options.makes_probabilities:
+        training.groups = pandas.DataFrame(columns=training_groups)
     with _run.estimator_errors(path):
         rows: Any
         # 2. Nodes that are new to a graph: weights of edges to its nodes.
         if is_of_graph:
             rows = read_new_nodes(path, saved["nodes"], saved["named"], options)
-            nodes = _cluster.read_groups(rows, options, training)
-            X, groups = rows.matrix, nodes.sensitive_features
+            members = _cluster.read_groups(rows, options, training)
+            X = rows.matrix
         # 3. Or rows with features. An empty frame says which are numbers, and which are
         #    strings.
         else:
@@ -234,11 +237,15 @@ def _apply_saved(
             training.names = list(saved["columns"])
             frame = pandas.DataFrame(columns=training.names, dtype=float)
             training.X = frame.astype(dict.fromkeys(saved["words"], object))
-            rows = _rows.read_rows(path, options, training=training)
-            X, groups = _encoder.encode(saved["encoder"], rows), rows.sensitive_features
+            rows = members = _rows.read_rows(path, options, training=training)
+            X = _encoder.encode(saved["encoder"], rows)
         # 4. What the model says of them: labels, coordinates, or scores and classes.
+        groups = members.sensitive_features
         if is_clustering:
-            return rows, {"label": model.predict(X, sensitive_features=groups)}
+            name = "sensitive_features"
+            if members.has_probabilities:
+                name = "group_probabilities"
+            return rows, {"label": model.predict(X, **{name: groups})}
         if model is None:
             Z = np.vstack(list(X.blocks())) if isinstance(X, RowReader) else X
             return rows, {f"component_{j}": z for j, z in enumerate(Z.T, start=1)}
@@ -297,6 +304,8 @@ def evaluate(result: Path, **options: Any) -> None:
     """Measure the labels or scores in RESULT by groups."""
     from scalefair.cli import _cluster
 
+    if options["missing"] == "impute":
+        raise click.UsageError("--missing impute does not apply: drop the rows.")
     options["quiet"] = bool(options["quiet"])  # shown also if stdout is no terminal
     outputs, show = _run.take_outputs(options, result, options["graph"])
     content = _report.describe_run("evaluate", options)
@@ -432,7 +441,16 @@ def _measure_scores(rows: Rows, column: str, options: dict[str, Any]) -> Facts:
         if target is not None:
             predicted = classes[by_row["selection_rate"] * 1]
             if "prediction" in rows.X:
-                predicted = parse_values(rows.X["prediction"], classes.dtype.kind)
+                labels = parse_values(rows.X["prediction"], classes.dtype.kind)
+                unknown = np.setdiff1d(labels, classes)
+                if not unknown.size:
+                    predicted = labels
+                elif column != "prediction":  # else scores, as of a regressor
+                    raise Failure(
+                        f"{rows.path}: column prediction has {listed(unknown[:3])}, "
+                        f"and {rows.sources['target']} {listed(classes)}. Spell them "
+                        "alike, or leave that column out."
+                    )
             by_row["accuracy"] = predicted == target
     elif target.dtype.kind in "iuf":
         by_row["mse"] = (scores - target) ** 2

@@ -120,6 +120,8 @@ def read_graph(
     FileError
         If the file cannot be read, weights are wrong or contradict each other, or
         NetworkX is needed and not installed.
+    ValueError
+        If `directed` is none of these.
 
     Examples
     --------
@@ -131,6 +133,8 @@ def read_graph(
     >>> graph.ids.tolist(), graph.n_edges
     (['ann', 'bob', 'cid'], 2)
     """
+    if directed not in ("error", "sum", "max"):
+        raise ValueError(f'directed must be "error", "sum" or "max", got {directed!r}.')
     file_options = FileOptions(directed=directed, weights=weights, **options)
     return load_graph(Path(path), file_options)
 

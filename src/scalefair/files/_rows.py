@@ -32,6 +32,7 @@ from scalefair.files._source import (
     block_type,
     check_max_bytes,
     open_parquet,
+    parquet_columns,
     refuse_store,
 )
 from scalefair.files._text import DECOMPRESSORS
@@ -173,11 +174,7 @@ class ParquetReader(RowReader):
             raise ValueError(f"columns must be a list of names, got {columns!r}.")
         self._source = SourceFile(path, "a parquet file")
         with self._opened() as file:
-            schema, metadata = file.schema_arrow, file.metadata
-            # pandas stores the index of a frame as a column, and names it in the
-            # metadata.
-            index = (schema.pandas_metadata or {}).get("index_columns", ())
-            types = {f.name: f.type for f in schema if f.name not in index}
+            types, metadata = parquet_columns(file.schema_arrow), file.metadata
         groups = range(metadata.num_row_groups)
         sizes = [metadata.row_group(i).num_rows for i in groups]
         if not sum(sizes):

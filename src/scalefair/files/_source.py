@@ -112,6 +112,13 @@ def open_parquet(path: AnyPath, file: Any) -> Any:
     return parquet.ParquetFile(file, pre_buffer=False, buffer_size=2**20)
 
 
+def parquet_columns(schema: Any) -> dict[str, Any]:
+    """Return the types of the columns by name; the index of a data frame is none."""
+    # pandas stores an index as a column, and names it in the metadata.
+    index = (schema.pandas_metadata or {}).get("index_columns", ())
+    return {field.name: field.type for field in schema if field.name not in index}
+
+
 class SourceFile:
     """A file that must not change between passes; `content` is what it should be."""
 

@@ -18,7 +18,13 @@ from pandas.api.types import is_numeric_dtype
 
 from scalefair._messages import listed
 from scalefair.files._matrices import GRAPH_FORMATS, file_format
-from scalefair.files._source import FileError, one_line, open_parquet, reading
+from scalefair.files._source import (
+    FileError,
+    one_line,
+    open_parquet,
+    parquet_columns,
+    reading,
+)
 from scalefair.files._text import (
     MISSING,
     FileOptions,
@@ -76,8 +82,8 @@ class TableFile:
             raise FileError(f"{path}: is a graph ({self.kind}), which cluster reads.")
         if self.kind != "text":
             if self.kind == "parquet":
-                with _open_parquet(path) as file:  # the index of a frame is no column
-                    labels = file.schema_arrow.empty_table().to_pandas().columns
+                with _open_parquet(path) as file:
+                    labels = parquet_columns(file.schema_arrow)
             else:
                 self._frame = self._read_frame(options.encoding)
                 labels = self._frame.columns
@@ -284,10 +290,13 @@ class TableFile:
             return
         with _open_parquet(self.path) as file:
             if n_rows is None:
-                yield file.read(labels).to_pandas()[labels].set_axis(columns, axis=1)
-                return
-            for batch in file.iter_batches(n_rows, columns=labels):
-                yield batch.to_pandas()[labels].set_axis(columns, axis=1)
+                batches = [file.read(labels)]
+            else:
+                batches = file.iter_batches(n_rows, columns=labels)
+            for batch in batches:
+                # Without metadata of pandas, whose own types would come back.
+                frame = batch.to_pandas(ignore_metadata=True)
+                yield frame[labels].set_axis(columns, axis=1)
 
     def _text_pieces(
         self,
@@ -370,6 +379,9 @@ class TableFile:
             if name in strings or values.dtype.kind not in "iuf":
                 is_id = name in self.id_columns
                 values = as_strings(values, [""] if is_id else self._missing, is_id)
+                if name in strings and not is_id and self.layout.get("decimal") == ",":
+                    values = values.map(with_decimal_point, "ignore").astype(object)
+                    values = values.where(values.notna(), None)
             elif self._missing_numbers:
                 values = values.mask(values.isin(self._missing_numbers))
             if name not in strings and values.dtype.kind == "O":
@@ -385,8 +397,8 @@ class TableFile:
             more = f" and {n_more} more" if n_more else ""
             raise FileError(
                 f"{'; '.join(self.damaged.values())}, in a column of numbers. Correct "
-                f"it, or pass --drop {name!r}{more}, or --categorical {name!r} for "
-                "words, or --na-values for what means missing."
+                f"it, or pass --drop {name!r}{more}, or --categorical {name!r} of "
+                "classify or regress for words, or --na-values for what means missing."
             )
         return pandas.DataFrame(converted, copy=False)
 
@@ -440,7 +452,7 @@ def read_table(
     columns : sequence of str or None, default=None
         Columns that are read, in this order; by default all.
     strings : collection of str, default=()
-        Columns of strings, whatever they look like.
+        Columns of strings, whatever they look like; decimal commas become points.
     **options
         Lists of what else means missing, as ``na_values=["-", "-200"]``; of text
         ``header``, ``delimiter``, ``decimal``, ``skip_lines`` and ``encoding``.
@@ -466,7 +478,10 @@ def read_table(
     0  31.0  female
     1   NaN    male
     """
-    return TableFile(Path(path), FileOptions(**options)).read(columns, strings)
+    table = TableFile(Path(path), FileOptions(**options))
+    for name in (*(columns or ()), *strings):
+        table.find(name, "columns and strings")
+    return table.read(columns, strings)
 
 
 def clean_table(X: Any, columns: Sequence[str], strings: Collection[str]) -> Any:
@@ -509,7 +524,10 @@ def as_strings(
 
     `verbatim` keeps the spelling of truth values.
     """
-    codes, distinct = pandas.factorize(values)
+    try:
+        codes, distinct = pandas.factorize(values)
+    except TypeError:  # lists or dicts, as parquet may hold
+        codes, distinct = pandas.factorize(values.map(str, na_action="ignore"))
     # The last entry is that of missing values, whose code is -1.
     stripped = [str(value).strip() for value in distinct] + [""]
     if values.dtype.kind == "f":  # as integers are, if some of them are missing

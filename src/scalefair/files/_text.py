@@ -32,7 +32,7 @@ DECOMPRESSORS: dict[bytes, Any] = {
 }
 # Numbers as all programs write them, with a decimal point; and those with a comma.
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.I | re.A)
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.I | re.A)
 # Names of the two ends of an edge in a header, in lower case.
 EDGE_HEADERS = {"source target", "src dst", "from to", "fromnodeid tonodeid", "u v"}
 EDGE_HEADERS |= {"node_1 node_2", "node1 node2", "id_1 id_2", "id1 id2", "i j"}
@@ -235,7 +235,7 @@ class Layout:
             except csv.Error as error:
                 raise FileError(
                     f"{self.path}:{line_number}: unreadable line ({error}). Close the "
-                    "quotation, or leave the line out."
+                    "quotation, leave the line out, or give --delimiter."
                 ) from None
             if row is None:
                 return
@@ -339,7 +339,8 @@ def _choose_delimiter(path: Path, options: FileOptions, line: str) -> str | None
     if delimiter is None:
         # The first of these that is in the line. The semicolon comes before the comma,
         # which is a decimal mark beside semicolons.
-        delimiter = next((mark for mark in "\t;,|" if mark in line), None)
+        unquoted = re.sub(r'"[^"]*"', "", line)
+        delimiter = next((mark for mark in "\t;,|" if mark in unquoted), None)
     delimiter = _DELIMITERS.get(str(delimiter), delimiter)
     if len(delimiter or " ") != 1 or options.decimal not in (None, ".", ","):
         raise FileError(

@@ -108,7 +108,8 @@ def _read_array(path: Path, units: Any, role: str) -> NDArray[Any]:
             f"{path}: expected one {role} per {units.unit}, numbers or strings, found "
             f"shape {array.shape} and dtype {array.dtype}."
         )
-    return array
+    # Truth values are words, as in tables.
+    return array.astype(np.str_) if array.dtype.kind == "b" else array
 
 
 def _check_order(path: Path, n_values: int, units: Any, role: str) -> None:
@@ -163,12 +164,18 @@ def _read_columns(
     has_ids = first.lower() in ID_NAMES | {""}
     has_ids = has_ids or (keys.is_unique and unit_ids <= {*keys})
     # 3. Else rows go by their numbers, if that fits the ids of the units.
-    if by_row or not has_ids:
+    if by_row or first in columns or not has_ids:
         table.id_columns, keys = [], pandas.Series(np.arange(len(keys)).astype(str))
         if not by_row and {*keys} != unit_ids:
             raise FileError(
                 f"{table.path}: has no ids to be matched to those of {units.path}. "
                 "Call their column id, and put it first."
+            )
+        if not by_row and [*keys] != [*map(str, units.ids.tolist())]:
+            table.notes.append(
+                f"{table.path}: its rows were matched by number to the ids of "
+                f"{units.path}, which have another order. If these are no numbers of "
+                "rows, call the column of ids id, and put it first."
             )
     return keys, table.read(columns, columns)
 
@@ -295,10 +302,12 @@ def parse_values(strings: Iterable[Any], kind: str | None = None) -> NDArray[Any
     codes, distinct = pandas.factorize(cells)
     values: NDArray[Any] = distinct.astype(np.str_)
     names = values.tolist()
-    # 2. Integers, of at most 18 digits: these fit into 64 bits. Else finite numbers.
-    are_integers = all(re.fullmatch(r"[+-]?\d{1,18}", name) for name in names)
+    # 2. Integers, of at most 18 digits: these fit into 64 bits. Longer ones stay
+    #    strings, as floats of two may be equal. Else finite numbers.
+    are_integers = all(re.fullmatch(r"[+-]?\d+", name) for name in names)
     if are_integers and kind in (None, "i", "u"):
-        values = values.astype(np.int64)
+        is_long = any(len(name.lstrip("+-")) > 18 for name in names)
+        values = values if is_long else values.astype(np.int64)
     elif kind in (None, "i", "u", "f") and all(map(is_number, names)):
         numbers = values.astype(np.float64)
         values = numbers if np.isfinite(numbers).all() else values

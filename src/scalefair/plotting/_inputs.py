@@ -319,7 +319,7 @@ def read_runs(
     # 2. For each method arrays with a row for each setting, a column for each repeat.
     tables: list[Measures] = [{} for _ in measures]
     settings = {}
-    for name, part in frame.groupby(frame["method"].astype(str), sort=False):
+    for name, part in frame.groupby(frame["method"].map(str), sort=False):
         row_settings = part["setting"].infer_objects()
         codes, points = pandas.factorize(row_settings, use_na_sentinel=False)
         counts = np.bincount(codes)
