@@ -373,7 +373,12 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         """
         progress = FitProgress(self, W)
         if self.affinity == "precomputed":
-            W, sensitive_features = graph_as_matrix(W, sensitive_features)
+            W, sensitive_features = graph_as_matrix(
+                W,
+                sensitive_features,
+                group_probabilities=group_probabilities,
+                sample_weight=sample_weight,
+            )
         W = check_affinity_input(self, W)
         membership, weights = groups_and_weights(
             sensitive_features,
