@@ -329,6 +329,11 @@ def check_group_probabilities(
     columns = getattr(values, "columns", None)
     values = values.toarray() if hasattr(values, "toarray") else values
     try:
+        values = np.asarray(values)
+        if values.dtype.kind == "O":  # of pandas, which has a missing value of its own
+            import pandas
+
+            values = np.where(pandas.isna(values), np.nan, values)
         P = np.array(values, np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold real numbers: {error}.") from error
