@@ -131,14 +131,21 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
         )
 
     def _kept_nodes(
-        self, W: sparse.csr_array, weights: Array | None = None
+        self,
+        W: sparse.csr_array,
+        weights: Array | None = None,
+        numbers: NDArray[np.int64] | None = None,
     ) -> NDArray[np.bool_]:
-        """Mask of the nodes to cluster: with weight, and by `connected_components`."""
+        """Mask of the nodes to cluster: with weight, and by `connected_components`.
+
+        `numbers` are those of the nodes in an error.
+        """
         n = W.shape[0]
         # Without the nodes of weight 0, which may be what connects the others.
         if weights is not None and not weights.all():
             kept = weights > 0
-            kept[kept] = self._kept_nodes(submatrix(W, kept))
+            numbers = np.flatnonzero(kept)
+            kept[kept] = self._kept_nodes(submatrix(W, kept), numbers=numbers)
             return kept
         linked: NDArray[np.bool_] = np.diff(W.indptr) > 0
         if not linked.any():
@@ -157,9 +164,8 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
             isolated = np.flatnonzero(~linked)
             detail, remedy = "", ""
             if isolated.size:
-                detail = (
-                    f", {isolated.size} of them isolated (first: node {isolated[0]})"
-                )
+                first = isolated[0] if numbers is None else numbers[isolated[0]]
+                detail = f", {isolated.size} of them isolated (first: node {first})"
             if self.affinity != "precomputed":
                 remedy = " Or raise n_neighbors."
             raise ValueError(

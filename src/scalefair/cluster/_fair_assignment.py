@@ -83,6 +83,16 @@ class FairAssignment:
         """Part of the cost that is not proved to be necessary, between 0 and 1."""
         return 1 - self.lower_bound / self.cost if self.cost > 0 else 0.0
 
+    def _of_all_rows(self, labels: NDArray[np.int32], unit: float) -> FairAssignment:
+        """Add rows without weight to those with weights of mean 1; `unit` was it."""
+        return replace(
+            self,
+            labels=labels,
+            cost=unit * self.cost,
+            nearest_cost=unit * self.nearest_cost,
+            lower_bound=unit * self.lower_bound,
+        )
+
 
 @documented()
 @checked_call
@@ -228,14 +238,7 @@ def fair_assignment(
     stacked = stacked_groups(membership, len(rows))
     costs += sums_of_groups(result.prices, stacked[~counted])
     labels[~counted] = costs.argmin(axis=1)
-    unit = float(weights[counted].mean())
-    return replace(
-        result,
-        labels=labels,
-        cost=unit * result.cost,
-        nearest_cost=unit * result.nearest_cost,
-        lower_bound=unit * result.lower_bound,
-    )
+    return result._of_all_rows(labels, float(weights[counted].mean()))
 
 
 def assign_rows(
