@@ -74,6 +74,8 @@ SPECTRA = {
     "one large": np.r_[1e4, np.linspace(0, 1, 200)],
     "mostly zero": np.r_[3.0, 2.0, np.zeros(200), -1.0],
     "all equal": np.full(200, -0.7),
+    "tiny": 1e-100 * np.linspace(-1, 1, 200),
+    "huge": 1e100 * np.linspace(-1, 1, 200),
     "zero": np.zeros(200),
     "negative of rank one": np.r_[-2.0, np.zeros(199)],
 }
