@@ -328,6 +328,8 @@ def check_group_probabilities(
         values = values.compute()  # a data frame or array of Dask
     columns = getattr(values, "columns", None)
     values = values.toarray() if hasattr(values, "toarray") else values
+    if np.ma.is_masked(values):  # NumPy would take the values under the mask
+        raise ValueError(f"{name} has masked entries: fill them, by NaN if unknown.")
     try:
         values = np.asarray(values)
         if values.dtype.kind == "O":  # of pandas, which has a missing value of its own
