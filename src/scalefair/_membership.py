@@ -326,7 +326,8 @@ def check_group_probabilities(
     values = group_probabilities
     if hasattr(values, "compute"):
         values = values.compute()  # a data frame or array of Dask
-    columns = getattr(values, "columns", None)
+    columns = getattr(values, "column_names", None)  # of Arrow
+    columns = getattr(values, "columns", None) if columns is None else columns
     values = values.toarray() if hasattr(values, "toarray") else values
     if np.ma.is_masked(values):  # NumPy would take the values under the mask
         raise ValueError(f"{name} has masked entries: fill them, by NaN if unknown.")

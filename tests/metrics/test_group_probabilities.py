@@ -87,6 +87,14 @@ def test_columns_have_names_and_no_order(name, weights):
         close(measure(name, group_probabilities=table, sample_weight=weights), expected)
 
 
+def test_columns_of_an_arrow_table_have_names():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_pandas(P[["c", "a", "b"]])
+    for name in ("balance", "proportions"):
+        expected = measure(name, group_probabilities=P)
+        close(measure(name, group_probabilities=table), expected)
+
+
 @every_metric
 @weighted
 def test_rows_of_no_group_count_for_none(name, weights):
