@@ -50,7 +50,7 @@ def dual(
     With :math:`M = A - \sigma I` positive definite, maximising :math:`|MH|^2` over
     orthonormal blocks has the dual :math:`\min_V |V|^2/2 - |MV|_*` (nuclear norm),
     smooth and without constraints; the polar factor of :math:`MV` is the primal
-    solution. L-BFGS takes two block products a step and about ``152 n k`` bytes, 19
+    solution. L-BFGS takes two block products a step and about ``176 n k`` bytes, 22
     blocks.
 
     Parameters
@@ -176,7 +176,8 @@ class EnergyDual:
     def __init__(
         self, A: LinearOperator, shift: float, k: int, unit: float = 1.0
     ) -> None:
-        # Four blocks (n, k). With V and the 14 of L-BFGS they are the 19 of `dual`.
+        # Four blocks (n, k). With V and the 14 of L-BFGS they are 19; residuals take
+        # three more.
         self.A, self.shift, self.unit = A, shift, unit
         shape = (A.shape[0], k)
         self.curvature = 1.0
