@@ -169,8 +169,8 @@ def fair_assignment(
     ``attributes="each"`` counts are those of combinations, the bounds hold for sums of
     them, and counts are rounded by an integer program before the flow; counts for which
     all bounds hold need not exist then, and `FairAssignment.max_violation` says by how
-    much one is missed. Memory: about 24 n k bytes, 8 of them of squared distances, 100 n
-    and a sorted copy of `X`.
+    much one is missed. Memory: about 24 n k bytes, 8 of them of squared distances,
+    100 n and a sorted copy of `X`.
 
     Of rows with different weights no flow moves one for another. They get the shares
     of the clusters that the smoothed dual gives them, for half a row beyond the bounds,
