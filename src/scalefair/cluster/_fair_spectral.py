@@ -178,7 +178,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     history_ : dict of ndarray or None
         Record of ``"admm"`` (`scalefair.linalg.AdmmResult`); None for other solvers.
     assignment_ : FairAssignment or None
-        Cost, bound and moved nodes of ``assign_labels="fair"``, before refinement.
+        Cost, bound and moved nodes of ``assign_labels="fair"``, before refinement; its
+        labels, and those of `refinement_`, are of the clustered nodes.
     refinement_ : RefinedPartition or None
         Normalised cut before and after the refinement; None if there was none.
     balance_ : ndarray of shape (n_clusters,)
