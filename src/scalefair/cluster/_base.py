@@ -409,12 +409,14 @@ def check_affinity_input(model: Any, W: Any) -> Any:
         return model._validate(W)
     # Step 2: an operator, or a graph in parts, which becomes one.
     if model.affinity != "precomputed":
-        kind = "graph in parts" if in_parts else "LinearOperator"
+        kind, remedy = "LinearOperator", "use"
+        if in_parts:
+            kind, remedy = "collection in parts", "compute it, or if it is a graph use"
         is_stored = model.affinity == "precomputed_nearest_neighbors"
         expected = "a graph of distances" if is_stored else "rows of features"
         raise ValueError(
             f'affinity="{model.affinity}" takes {expected} in memory, got a {kind}: '
-            'use affinity="precomputed".'
+            f'{remedy} affinity="precomputed".'
         )
     if in_parts:
         rows = PartitionedRows.of(W)
