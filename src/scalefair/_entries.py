@@ -299,16 +299,20 @@ def equal_weight(data: NDArray[Any]) -> float | None:
     return float(data[0])
 
 
-def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
+def graph_as_matrix(
+    graph: Any, groups: Any = None, **by_position: Any
+) -> tuple[Any, Any]:
     """Convert a graph of NetworkX or igraph, and its groups by node, to arrays.
 
     Nodes keep their order; edges have the weight "weight", by default 1. Other graphs
-    are returned as they are.
+    are returned as they are. Groups, and other values, whose labels are the nodes in
+    another order are refused.
     """
     # 1. Nodes and weighted edges, of NetworkX or of igraph.
     if all(hasattr(graph, name) for name in ("is_multigraph", "nodes", "edges")):
         nodes, is_multigraph = list(graph.nodes), graph.is_multigraph()
         edges = graph.edges(data="weight", default=1)
+        in_order = "list(G.nodes)"
         convert = "networkx.to_scipy_sparse_array(G)"
         remedies = convert, f"A + A.T, where A = {convert}"
     elif all(hasattr(graph, name) for name in ("vs", "es", "has_multiple")):
@@ -317,6 +321,7 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
         weights = graph.es["weight"] if is_weighted else [1] * graph.ecount()
         pairs = zip(graph.get_edgelist(), weights, strict=True)
         edges = ((i, j, weight) for (i, j), weight in pairs)
+        in_order = "G.vs.indices"
         option = "combine_edges='sum'"
         remedies = f"G.simplify(loops=False, {option})", f"G.as_undirected({option})"
     else:
@@ -334,27 +339,29 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
     i, j, weights = zip(*entries, strict=True) if entries else ((), (), ())
     shape = len(nodes), len(nodes)
     A = sparse.csr_array((np.array(weights, np.float64), (i, j)), shape=shape)
+    # 4. Groups by node; all else goes by position.
+    for name, values in {"sensitive_features": groups, **by_position}.items():
+        labels = list(values.index) if hasattr(values, "iloc") else nodes
+        if labels != nodes and set(labels) == set(nodes):
+            raise ValueError(
+                f"The labels of {name} are the nodes in another order: pass "
+                f"{name}.loc[{in_order}], which goes by node, or {name}.to_numpy(), "
+                "which goes by position."
+            )
     return add_directions(A), _in_order_of(nodes, groups)
 
 
 def _in_order_of(nodes: list[Any], groups: Any) -> Any:
-    """Return groups by node in the order of the nodes; others go by position."""
-    if isinstance(groups, Mapping):
-        missing = [node for node in nodes if node not in groups]
-        if missing:
-            raise ValueError(
-                f"sensitive_features has no group for {len(missing)} of {len(nodes)} "
-                f"nodes, the first: {missing[0]!r}."
-            )
-        return [groups[node] for node in nodes]
-    labels = list(groups.index) if hasattr(groups, "iloc") else nodes
-    if labels != nodes and set(labels) == set(nodes):
+    """Return groups by node in the order of the nodes; others as they are."""
+    if not isinstance(groups, Mapping):
+        return groups
+    missing = [node for node in nodes if node not in groups]
+    if missing:
         raise ValueError(
-            "The labels of sensitive_features are the nodes in another order: pass "
-            "sensitive_features.to_dict(), which goes by node, or .to_numpy(), which "
-            "goes by position."
+            f"sensitive_features has no group for {len(missing)} of {len(nodes)} "
+            f"nodes, the first: {missing[0]!r}."
         )
-    return groups
+    return [groups[node] for node in nodes]
 
 
 def add_directions(A: sparse.csr_array) -> sparse.csr_array:

@@ -326,9 +326,17 @@ def check_group_probabilities(
     values = group_probabilities
     if hasattr(values, "compute"):
         values = values.compute()  # a data frame or array of Dask
-    columns = getattr(values, "columns", None)
+    columns = getattr(values, "column_names", None)  # of Arrow
+    columns = getattr(values, "columns", None) if columns is None else columns
     values = values.toarray() if hasattr(values, "toarray") else values
+    if np.ma.is_masked(values):  # NumPy would take the values under the mask
+        raise ValueError(f"{name} has masked entries: fill them, by NaN if unknown.")
     try:
+        values = np.asarray(values)
+        if values.dtype.kind == "O":  # of pandas, which has a missing value of its own
+            import pandas
+
+            values = np.where(pandas.isna(values), np.nan, values)
         P = np.array(values, np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold real numbers: {error}.") from error

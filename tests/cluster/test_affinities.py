@@ -107,7 +107,7 @@ ROWS = np.random.default_rng(0).standard_normal((600, 3))
         (
             lambda W: blocks(W),
             {"affinity": "nearest_neighbors"},
-            'got a graph in parts: use affinity="precomp',
+            'in parts: compute it, or if it is a graph use affinity="precomp',
         ),
         (lambda W: blocks(W), {"solver": "lobpcg"}, 'use solver="chebyshev"'),
         (

@@ -258,6 +258,19 @@ class TestDegenerate:
         np.testing.assert_array_equal(result.labels, squared(X, centers).argmin(1))
         assert result.gap == 0
 
+    @pytest.mark.parametrize("seed", [5, 46, 50])
+    def test_weights_so_different_that_few_clusters_get_the_smallest_size(self, seed):
+        rng = np.random.default_rng(seed)
+        X, weights = rng.normal(size=(20, 2)), np.exp(8 * rng.normal(size=20))
+        result = fair_assignment(
+            X,
+            X[:4],
+            sensitive_features=np.arange(20) % 2,
+            sample_weight=weights,
+            min_size=4,
+        )
+        assert set(result.labels) == set(range(4))
+
     def test_as_many_clusters_as_rows(self):
         rng = np.random.default_rng(0)
         X, centers = rng.standard_normal((2, 6, 2))

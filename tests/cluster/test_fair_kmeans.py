@@ -94,6 +94,17 @@ def test_min_balance_binds_no_further(sizes, ratio):
     assert model.minimum_balance_ >= ratio
 
 
+def test_min_balance_may_be_that_of_the_population():
+    weights = np.random.default_rng(0).random(20)
+    model = FairKMeans(2, min_balance=1.0, random_state=0)
+    model.fit(
+        np.arange(40.0)[:, None],
+        sensitive_features=np.repeat([0, 1], 20),
+        sample_weight=np.append(weights, weights[::-1]),
+    )
+    assert model.minimum_balance_ > 0.5
+
+
 def test_best_of_all_balanced_clusterings_of_few_rows():
     rng = np.random.default_rng(0)
     X, groups = rng.normal(size=(12, 2)), np.arange(12) % 3

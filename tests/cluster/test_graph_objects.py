@@ -1,5 +1,7 @@
 """Graphs of NetworkX and igraph, and what looks like them, in place of a matrix."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -111,12 +113,33 @@ def test_groups_may_be_a_dict_of_nodes():
     model.fit(NetworkXLike(), sensitive_features=groups_by_node)
     assert model.groups_.tolist() == ["g0", "g1"]
     assert model.minimum_balance_ > 0.5
-    series = pd.Series(groups_by_node)[::-1]
-    with pytest.raises(ValueError, match=r"nodes in another order: pass .*to_dict"):
-        model.fit(NetworkXLike(), sensitive_features=series)
     del groups_by_node["n3"], groups_by_node["n4"]
     with pytest.raises(ValueError, match=r"no group for 2 of 60 nodes.*'n[34]'"):
         model.fit(NetworkXLike(), sensitive_features=groups_by_node)
+
+
+@pytest.mark.parametrize(
+    "name", ["sensitive_features", "group_probabilities", "sample_weight", "labels"]
+)
+def test_labels_that_are_the_nodes_in_another_order_are_refused(name):
+    G, values = NetworkXLike(), {"labels": np.arange(60) % 2}
+    values["sensitive_features"] = GROUPS[ORDER]
+    values["sample_weight"] = np.random.default_rng(0).integers(1, 4, 60)
+    if name == "group_probabilities":
+        values[name] = np.eye(2)[values.pop("sensitive_features")]
+    kind = pd.DataFrame if name == "group_probabilities" else pd.Series
+    labelled = kind(values.pop(name), index=list(G.nodes))
+    calls = [partial(refine_partition, G, **values)]
+    if name == "labels":
+        calls.append(partial(normalized_cut_score, G))
+    else:
+        del values["labels"]
+        model = FairSpectralClustering(2, random_state=0)
+        calls.append(partial(model.fit, G, **values))
+    for call in calls:
+        with pytest.raises(ValueError, match=rf"pass {name}.loc\[list\(G.nodes\)\]"):
+            call(**{name: labelled[::-1]})
+        call(**{name: labelled[::-1].loc[list(G.nodes)]})
 
 
 @pytest.mark.parametrize(

@@ -214,6 +214,8 @@ def test_isolated_nodes_without_weight_and_parts(planted):
     )
     with pytest.raises(ValueError, match="2 connected components"):
         spectral(W, groups, weights, regularization=0)
+    with pytest.raises(ValueError, match=r"isolated \(first: node 300\)"):
+        spectral(W, groups, np.arange(304) > 0, regularization=0)
     labels = spectral(W, groups, weights, k=4).labels_
     np.testing.assert_array_equal(np.flatnonzero(labels < 0), [300])
 
@@ -230,6 +232,7 @@ def test_rows_without_weight_are_predicted(planted, blobs):
     np.testing.assert_array_equal(
         model.predict(X[weights == 0]), model.labels_[weights == 0]
     )
+    np.testing.assert_array_equal(model.assignment_.labels, model.labels_)
 
 
 @pytest.mark.parametrize(
@@ -256,6 +259,7 @@ def test_kmeans_by_weights(shares, blobs, name, options, request, monkeypatch):
         np.testing.assert_allclose(centre, mean)
     distances = ((X - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
     assert model.inertia_ == pytest.approx(weights @ distances)
+    assert model.assignment_.cost == pytest.approx(model.inertia_, rel=0.02)
     A, _ = shares.memberships(300, **of(groups, weights))
     assert shares.beyond(model.labels_, A, weights, 0.1) <= 2
     assert model.minimum_balance_ == pytest.approx(model.balance_.min())

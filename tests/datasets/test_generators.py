@@ -1,6 +1,8 @@
 """Generators: reproducible draws, refused arguments, distributions as stated."""
 
+import re
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -70,6 +72,15 @@ def test_draws_are_those_of_the_random_state(make, options):
         for m in moved
     ]
     assert same == [True, False]  # the state moved on
+
+
+@pytest.mark.parametrize("n_nodes", [70, 75])
+def test_the_largest_degree_that_an_error_names_is_possible(n_nodes):
+    make = partial(make_fair_sbm, n_nodes, n_clusters=3, n_groups=2)
+    with pytest.raises(ValueError, match="too large") as error:
+        make(average_degree=n_nodes)
+    degree = float(re.search(r"at most (\S+) is possible", str(error.value))[1])
+    assert make(average_degree=degree, random_state=0).probabilities[0] > 0.9999
 
 
 RARE = {"group_probabilities": [0.96, *4 * [0.01]]}

@@ -71,10 +71,13 @@ SPECTRA = {
     "repeated more often than the block": np.r_[np.ones(30), np.linspace(0, 0.8, 200)],
     "clustered": np.r_[1 - 1e-7 * np.arange(6), np.linspace(-0.9, 0.9, 200)],
     "all negative": -np.linspace(1, 10, 200),
+    "far below zero": np.linspace(-110, -90, 200),
     "large negative end": np.r_[-20 * np.linspace(1, 2, 20), np.linspace(0, 3, 180)],
     "one large": np.r_[1e4, np.linspace(0, 1, 200)],
     "mostly zero": np.r_[3.0, 2.0, np.zeros(200), -1.0],
     "all equal": np.full(200, -0.7),
+    "tiny": 1e-100 * np.linspace(-1, 1, 200),
+    "huge": 1e100 * np.linspace(-1, 1, 200),
     "zero": np.zeros(200),
     "negative of rank one": np.r_[-2.0, np.zeros(199)],
 }

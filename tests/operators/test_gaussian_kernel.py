@@ -39,6 +39,18 @@ def test_refuses_what_overflows():
         RBFKernel(X, gamma=1e20).astype(np.float32)
 
 
+@pytest.mark.parametrize("make", [RBFKernel, NystroemKernel])
+def test_other_points_and_blocks_are_of_the_same_features_and_rows(make):
+    X, block = points(50, 1), np.arange(100).reshape(50, 2)  # integers, too
+    K = make(X, gamma=1.0)
+    expected = rbf_kernel(X[:3], X, gamma=1.0) @ block
+    np.testing.assert_allclose(K.matmat_at(X[:3], block), expected, atol=1e-6)
+    wrong = (points(3, 4), block), (X[:3], np.ones((60, 2))), (X[:3], np.ones(50))
+    for arguments in wrong:
+        with pytest.raises(ValueError, match="1 features and B 50 rows"):
+            K.matmat_at(*arguments)
+
+
 @pytest.fixture(scope="module")
 def rough():
     """Features, exact kernel, and an approximation with visible errors."""

@@ -6,10 +6,11 @@ import pytest
 from scalefair.operators import NullspaceProjector, Projected
 
 
-def test_integer_matrix_becomes_float():
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint16])
+def test_integer_matrix_becomes_float(dtype):
     A = Projected(np.eye(6), np.empty((6, 0)), constrained_value=-1.0)
     assert np.array_equal(A @ np.eye(6), np.eye(6))  # of no constraint
-    A = np.arange(16).reshape(4, 4)
+    A = np.arange(16, dtype=dtype).reshape(4, 4)
     A = A + A.T
     operator = Projected(A, np.eye(4)[:, :1], constrained_value=0.5)
     assert operator.dtype == np.float64

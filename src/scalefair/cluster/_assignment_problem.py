@@ -448,6 +448,8 @@ class WeightedAssignment(AssignmentProblem):
 
         Rows that are mixes of kinds count as one kind.
         """
+        if self.min_size > 1:  # first a row for each, which can always be had
+            replace(self, min_size=1)._fill(labels)
         min_size, sizes = self.min_size, self.sizes(labels)
         if sizes.min() >= min_size:
             return

@@ -131,14 +131,21 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
         )
 
     def _kept_nodes(
-        self, W: sparse.csr_array, weights: Array | None = None
+        self,
+        W: sparse.csr_array,
+        weights: Array | None = None,
+        numbers: NDArray[np.int64] | None = None,
     ) -> NDArray[np.bool_]:
-        """Mask of the nodes to cluster: with weight, and by `connected_components`."""
+        """Mask of the nodes to cluster: with weight, and by `connected_components`.
+
+        `numbers` are those of the nodes in an error.
+        """
         n = W.shape[0]
         # Without the nodes of weight 0, which may be what connects the others.
         if weights is not None and not weights.all():
             kept = weights > 0
-            kept[kept] = self._kept_nodes(submatrix(W, kept))
+            numbers = np.flatnonzero(kept)
+            kept[kept] = self._kept_nodes(submatrix(W, kept), numbers=numbers)
             return kept
         linked: NDArray[np.bool_] = np.diff(W.indptr) > 0
         if not linked.any():
@@ -157,9 +164,8 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
             isolated = np.flatnonzero(~linked)
             detail, remedy = "", ""
             if isolated.size:
-                detail = (
-                    f", {isolated.size} of them isolated (first: node {isolated[0]})"
-                )
+                first = isolated[0] if numbers is None else numbers[isolated[0]]
+                detail = f", {isolated.size} of them isolated (first: node {first})"
             if self.affinity != "precomputed":
                 remedy = " Or raise n_neighbors."
             raise ValueError(
@@ -403,12 +409,14 @@ def check_affinity_input(model: Any, W: Any) -> Any:
         return model._validate(W)
     # Step 2: an operator, or a graph in parts, which becomes one.
     if model.affinity != "precomputed":
-        kind = "graph in parts" if in_parts else "LinearOperator"
+        kind, remedy = "LinearOperator", "use"
+        if in_parts:
+            kind, remedy = "collection in parts", "compute it, or if it is a graph use"
         is_stored = model.affinity == "precomputed_nearest_neighbors"
         expected = "a graph of distances" if is_stored else "rows of features"
         raise ValueError(
             f'affinity="{model.affinity}" takes {expected} in memory, got a {kind}: '
-            'use affinity="precomputed".'
+            f'{remedy} affinity="precomputed".'
         )
     if in_parts:
         rows = PartitionedRows.of(W)

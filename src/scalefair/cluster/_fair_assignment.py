@@ -83,6 +83,16 @@ class FairAssignment:
         """Part of the cost that is not proved to be necessary, between 0 and 1."""
         return 1 - self.lower_bound / self.cost if self.cost > 0 else 0.0
 
+    def _of_all_rows(self, labels: NDArray[np.int32], unit: float) -> FairAssignment:
+        """Add rows without weight to those with weights of mean 1; `unit` was it."""
+        return replace(
+            self,
+            labels=labels,
+            cost=unit * self.cost,
+            nearest_cost=unit * self.nearest_cost,
+            lower_bound=unit * self.lower_bound,
+        )
+
 
 @documented()
 @checked_call
@@ -159,16 +169,15 @@ def fair_assignment(
     ``attributes="each"`` counts are those of combinations, the bounds hold for sums of
     them, and counts are rounded by an integer program before the flow; counts for which
     all bounds hold need not exist then, and `FairAssignment.max_violation` says by how
-    much one is missed. Memory: 8 n k bytes of squared distances, about 100 n and a
-    sorted copy of `X`.
+    much one is missed. Memory: about 24 n k bytes, 8 of them of squared distances,
+    100 n and a sorted copy of `X`.
 
     Of rows with different weights no flow moves one for another. They get the shares
     of the clusters that the smoothed dual gives them, for half a row beyond the bounds,
     and those of several clusters go to one each, the heaviest first: errors of the sums
     are carried from row to row. So costs are within the gap of the lower bound, and the
     weights a few light rows from what the relaxation gives. Probabilities are treated
-    in the same way: a row counts for each group by its probability. Memory: 24 n k
-    bytes.
+    in the same way: a row counts for each group by its probability.
 
     References
     ----------
@@ -228,14 +237,7 @@ def fair_assignment(
     stacked = stacked_groups(membership, len(rows))
     costs += sums_of_groups(result.prices, stacked[~counted])
     labels[~counted] = costs.argmin(axis=1)
-    unit = float(weights[counted].mean())
-    return replace(
-        result,
-        labels=labels,
-        cost=unit * result.cost,
-        nearest_cost=unit * result.nearest_cost,
-        lower_bound=unit * result.lower_bound,
-    )
+    return result._of_all_rows(labels, float(weights[counted].mean()))
 
 
 def assign_rows(
@@ -271,7 +273,8 @@ def assign_rows(
     order = np.argsort(kinds, kind="stable")
     weights = np.ones(n) if weights is None else weights
     rows, kinds, weights = rows[order], kinds[order], weights[order]
-    costs = squared_distances(rows, centers) * weights[:, None]
+    costs = squared_distances(rows, centers)
+    costs *= weights[:, None]
     dual = start._dual if start else None
     options = bounds, min_size, search_sizes, dual, max_gap
     problem = AssignmentProblem(costs, kinds, *options)

@@ -17,6 +17,7 @@ from scalefair._decorators import GroupRequests, fit_context
 from scalefair._docs import documented
 from scalefair._entries import check_random_state, validate_data
 from scalefair._groups import check_compared, combinations, fitted_groups
+from scalefair._rounding import ROUNDING
 from scalefair.cluster._base import (
     cluster_balances,
     groups_and_weights,
@@ -231,11 +232,12 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
             raise ValueError(f"n_clusters={k} must be at most n_samples={n}{kind}.")
         ratio = self.min_balance or 0.0
         population_balance = rows.balances().min()
-        if ratio > population_balance:
+        if ratio > population_balance * (1 + ROUNDING):
             raise ValueError(
                 f"min_balance={ratio:g} is above the balance of the population, "
                 f"{population_balance:.4g}: no clustering has it."
             )
+        ratio = min(ratio, population_balance)
         # Step 2: the best of several starts, and Lloyd's iterations on all rows.
         rng = check_random_state(self.random_state)
         centres, start = self._start(rows, ratio, rng)
@@ -263,11 +265,13 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
         self.balance_ = rows.balances(self.labels_).min(axis=0)
         self.minimum_balance_ = float(self.balance_.min())
         if weights is not None:
-            self.inertia_ *= float(weights[counted].mean())
+            unit = float(weights[counted].mean())
+            self.inertia_ *= unit
             labels = np.empty(len(weights), np.int32)
             labels[counted] = self.labels_
             labels[~counted] = self._nearest(checked[~counted])
             self.labels_ = labels
+            self.assignment_ = self.assignment_._of_all_rows(labels, unit)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:

@@ -178,7 +178,8 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
     history_ : dict of ndarray or None
         Record of ``"admm"`` (`scalefair.linalg.AdmmResult`); None for other solvers.
     assignment_ : FairAssignment or None
-        Cost, bound and moved nodes of ``assign_labels="fair"``, before refinement.
+        Cost, bound and moved nodes of ``assign_labels="fair"``, before refinement; its
+        labels, and those of `refinement_`, are of the clustered nodes.
     refinement_ : RefinedPartition or None
         Normalised cut before and after the refinement; None if there was none.
     balance_ : ndarray of shape (n_clusters,)
@@ -373,7 +374,12 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         """
         progress = FitProgress(self, W)
         if self.affinity == "precomputed":
-            W, sensitive_features = graph_as_matrix(W, sensitive_features)
+            W, sensitive_features = graph_as_matrix(
+                W,
+                sensitive_features,
+                group_probabilities=group_probabilities,
+                sample_weight=sample_weight,
+            )
         W = check_affinity_input(self, W)
         membership, weights = groups_and_weights(
             sensitive_features,

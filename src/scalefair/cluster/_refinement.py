@@ -135,7 +135,13 @@ def refine_partition(
     True
     """
     # Step 1: the graph, the labels as numbers from 0, and the parameters.
-    W, sensitive_features = graph_as_matrix(W, sensitive_features)
+    W, sensitive_features = graph_as_matrix(
+        W,
+        sensitive_features,
+        labels=labels,
+        group_probabilities=group_probabilities,
+        sample_weight=sample_weight,
+    )
     W = check_array(W, accept_sparse=True, dtype=[np.float64, np.float32])
     W = checked_affinity(sparse.csr_array(W))
     if W.nnz == 0:

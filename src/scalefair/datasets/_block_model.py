@@ -340,6 +340,6 @@ def _edge_probabilities(
             f"average_degree={average_degree:g} is too large: nodes of the same "
             f"cluster and group would be linked with probability {scaled[0]:.3g}. With "
             f"{n_nodes} nodes and these clusters, groups and probabilities, at most "
-            f"{average_degree / scaled[0]:.6g} is possible."
+            f"{(1 - 5e-6) * average_degree / scaled[0]:.6g} is possible."
         )
     return scaled

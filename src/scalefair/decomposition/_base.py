@@ -63,7 +63,7 @@ explained_variance_ : ndarray of shape (n_components,)
     that `centering` names.""",
     "mean_": """\
 mean_ : ndarray of shape (n_features,)
-    Mean of all rows.""",
+    Mean of all rows, by their weights; those of no known group are left out.""",
     "group_losses_": """\
 group_losses_ : ndarray of shape (n_groups,)
     Loss of each group, in the order of `groups_`: its reconstruction error minus that

@@ -68,6 +68,8 @@ class FairPCA(BaseGroupPCA):
     ----------
     %(n_components)s
     solver : {"auto", "gram", "matrix_free"}, default="auto"
+        Whether covariances are formed, or multiplied by.
+
         - ``"gram"``: one pass over the rows accumulates the second moments of each
           group (``8 n_features**2`` bytes a group).
         - ``"matrix_free"``: covariances are multiplied by, in products with the

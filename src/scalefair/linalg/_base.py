@@ -306,7 +306,7 @@ def dense_eigh(
     Parameters
     ----------
     %(A)s
-        It is applied to the identity: ``8 n**2`` bytes.
+        It is applied to the identity: ``24 n**2`` bytes.
     %(k)s
     %(orthogonal_to)s
 

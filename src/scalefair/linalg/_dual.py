@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -49,7 +50,7 @@ def dual(
     With :math:`M = A - \sigma I` positive definite, maximising :math:`|MH|^2` over
     orthonormal blocks has the dual :math:`\min_V |V|^2/2 - |MV|_*` (nuclear norm),
     smooth and without constraints; the polar factor of :math:`MV` is the primal
-    solution. L-BFGS takes two block products a step and about ``152 n k`` bytes, 19
+    solution. L-BFGS takes two block products a step and about ``176 n k`` bytes, 22
     blocks.
 
     Parameters
@@ -62,6 +63,7 @@ def dual(
         Most L-BFGS steps.
     %(X0)s
     %(orthogonal_to)s
+        Its eigenvalues must not be among the `k` largest.
     %(bounds)s
     %(random_state)s
     %(callback)s
@@ -101,7 +103,9 @@ def dual(
     base.check_scale(scale)
     tol = tol * scale
     width = max(bounds.upper - bounds.lower, TINY)
-    objective = EnergyDual(operator, bounds.lower - SHIFT_MARGIN * width, k)
+    unit = 2.0 ** round(math.log2(scale))  # the dual squares the norm
+    shift = bounds.lower - SHIFT_MARGIN * width
+    objective = EnergyDual(operator, shift, k, unit)
     # 2. A start of full rank: if V s = 0, then H s = 0 and gradient s = 0, so that the
     # rank never grows. It is orthogonal to the deflated vectors, and stays so.
     V = random_generator(rng).standard_normal((n, k)) / np.sqrt(n)
@@ -112,7 +116,7 @@ def dual(
 
     # 3. L-BFGS until the residuals of the primal block are small.
     def done(n_iter: int, _: float) -> bool:
-        residuals = _ritz_residuals(objective, tol)
+        residuals = unit * _ritz_residuals(objective, tol / unit)
         if callback is not None:
             callback(int((residuals <= tol).sum()), float(residuals.max()))
         return bool(residuals.max() <= tol)
@@ -161,17 +165,20 @@ class EnergyDual:
     H, the primal solution, the polar factor of MV: Tonin et al. (2025), propositions
     3.2 and 3.3, with c = 1 - alpha and B = alpha Y - P.
 
-    A `BlockObjective`; M = A - shift I has to be positive definite, and `curvature` is
-    c. A step multiplies by M twice, with the direction and with H. Values along a line
-    follow from Gram matrices of MV and MD.
+    A `BlockObjective`; M = (A - shift I) / unit has to be positive definite, and
+    `curvature` is c. A step multiplies by M twice, with the direction and with H.
+    Values along a line follow from Gram matrices of MV and MD.
     """
 
     # Of the point V: products MV, their Gram matrix and |V - B|^2, which `move` updates
     # by recurrence; H = polar(MV) and MH, which `gradient` computes.
 
-    def __init__(self, A: LinearOperator, shift: float, k: int) -> None:
-        # Four blocks (n, k). With V and the 14 of L-BFGS they are the 19 of `dual`.
-        self.A, self.shift = A, shift
+    def __init__(
+        self, A: LinearOperator, shift: float, k: int, unit: float = 1.0
+    ) -> None:
+        # Four blocks (n, k). With V and the 14 of L-BFGS they are 19; residuals take
+        # three more.
+        self.A, self.shift, self.unit = A, shift, unit
         shape = (A.shape[0], k)
         self.curvature = 1.0
         self.B: Array | None = None
@@ -256,7 +263,7 @@ class EnergyDual:
 
     def _multiply(self, X: Array, out: Array) -> None:
         """Write ``M X`` into `out`, (n, k), and count it."""
-        apply_block(self.A, X, out, shift=self.shift)
+        apply_block(self.A, X, out, alpha=1 / self.unit, shift=self.shift)
         self.n_products += 1
 
 

@@ -47,7 +47,7 @@ def lanczos(
     Multiplies one vector at a time, in float64. A last run, from a random vector
     orthogonal to the computed eigenvectors, looks for copies of multiple eigenvalues
     that the first has missed: it ends when one such vector in a hundred would hide one.
-    About ``8 n max(40, 3 k + 10)`` bytes.
+    About ``8 n (max(40, 3 k + 10) + 5 k)`` bytes.
 
     Parameters
     ----------
@@ -132,6 +132,7 @@ class _DeflatedRuns(BlockIteration):
             # within the tolerance of each other count as equal.
             threshold = float(pairs[0][-1]) + self.min_tol * self.scale
             self.eigenvectors = np.ascontiguousarray(pairs[1].T)
+            del run  # before the next basis
             run = self.run(1, self.none_above(threshold))
             # No larger eigenvalue was seen: the pairs are the k largest.
             if run.values[0] <= threshold:

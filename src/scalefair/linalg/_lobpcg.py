@@ -57,7 +57,7 @@ def lobpcg(
     Each iteration takes the best vectors in the span of the iterates, their
     preconditioned residuals and the directions of the last step. With a multigrid
     preconditioner ten to twenty iterations do even where eigenvalues lie close
-    together, as on meshes. Always in float64; about ``72 n (k + n_buffer)`` bytes.
+    together, as on meshes. Always in float64; about ``92 n (k + n_buffer)`` bytes.
 
     Parameters
     ----------

@@ -317,6 +317,9 @@ class ThickRestartLanczos:
                 w = daxpy(V[j - 1], w, a=-previous)
             alpha = float(V[j] @ w)
             w = daxpy(V[j], w, a=-alpha)
+            # Only now: rounding errors along the deflated vectors, whose eigenvalue is
+            # 0 here, would grow with alpha, and hide smaller eigenvalues.
+            self._deflate(w)
             beta = math.sqrt(w @ w)
         if not math.isfinite(beta):
             check_product(w)
@@ -355,12 +358,11 @@ class ThickRestartLanczos:
         self._size += 1
 
     def _multiply(self, j: int) -> Array:
-        """Product of the weighted sum with a basis vector, deflated."""
+        """Product of the weighted sum with a basis vector."""
         # Products with a single operator are not stored.
         out = self._stored[:, j if len(self.weights) > 1 else 0]
         self.products(self._V[j], out)
         w: Array = self.weights @ out
-        self._deflate(w)
         self.n_products += 1
         return w
 

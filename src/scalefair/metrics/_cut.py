@@ -92,7 +92,9 @@ def normalized_cut_score(
     >>> round(normalized_cut_score(W, [0, 0, 0, 1, 1, 1]), 4)
     0.2857
     """
-    W = _check_affinity(graph_as_matrix(W)[0])
+    W = _check_affinity(
+        graph_as_matrix(W, labels=labels, sample_weight=sample_weight)[0]
+    )
     regularization = check_number(regularization, "regularization")
     assigned, codes, weights, clusters = encode_clusters(labels, sample_weight)
     if len(assigned) != W.shape[0]:

@@ -1,4 +1,4 @@
-"""Operators that multiply blocks of vectors in place, and projections as such operators."""
+"""Operators that multiply blocks of vectors in place, projections among them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from scalefair._entries import (
     check_product,
     checked_product,
     ignore_fp_warnings,
+    real_type,
 )
 from scalefair.kernels import block_gram, block_subtract, combine
 
@@ -316,7 +317,9 @@ class Projected(SymmetricBlockOperator):
 
     def __init__(self, A: Any, Q: Any, *, constrained_value: float) -> None:
         self.A: LinearOperator = aslinearoperator(A)
-        dtype = np.result_type(self.A.dtype, np.float32)
+        dtype = self.A.dtype
+        if dtype.kind != "c":  # which is refused
+            dtype = np.dtype(real_type(dtype))
         super().__init__(dtype, self.A.shape[0])
         basis = _as_thin_basis(Q)
         if self.A.shape != (basis.shape[0],) * 2:

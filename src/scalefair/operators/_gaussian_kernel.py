@@ -81,6 +81,17 @@ class _GaussianKernel(TypedOperator):
             points *= math.sqrt(self.gamma / math.log(2))
         return points
 
+    def _at(self, points: Any, B: Any) -> tuple[Array, Array]:
+        """Return other points, and a block to multiply there, after checks."""
+        points, block = _check_features(points), np.ascontiguousarray(B, np.float64)
+        (n, _), d = self.shape, len(self._mean)
+        if points.shape[1] != d or block.ndim != 2 or len(block) != n:
+            raise ValueError(
+                f"points must have {d} features and B {n} rows, as X, got shapes "
+                f"{points.shape} and {block.shape}."
+            )
+        return self._points(points), block
+
 
 @documented(**_TEXTS)
 class RBFKernel(_GaussianKernel):
@@ -153,7 +164,7 @@ class RBFKernel(_GaussianKernel):
         ndarray of shape (m, k)
             Sums over all :math:`x_j` of :math:`\exp(-\gamma |p_i - x_j|^2) b_j`.
         """
-        queries = self._points(points)
+        queries, B = self._at(points, B)
         out = np.zeros((len(queries), B.shape[1]))
         # A tile of queries at a time. K has a row for each x_j of a chunk and a column
         # for each query: K^T B[rows] is summed over the chunks.
@@ -277,7 +288,7 @@ class NystroemKernel(_GaussianKernel):
         ndarray of shape (m, k)
             The sums that `RBFKernel.matmat_at` forms, approximately, in float64.
         """
-        queries = self._points(points)
+        queries, B = self._at(points, B)
         Z: Any = self.factor.astype(np.float64, copy=False)
         out = np.empty((len(queries), B.shape[1]))
         with single_blas_thread():

@@ -128,8 +128,8 @@ class SemidefiniteFairPCA(BaseGroupPCA):
         relaxed = multiplicative_weights(
             C, self.n_components, best, self.max_iter, self.step
         )
-        self.relaxed_losses_ = np.maximum(relaxed.losses, 0.0)
-        self.dual_weights_ = relaxed.weights
+        self.relaxed_losses_ = self._by_attribute(np.maximum(relaxed.losses, 0.0))
+        self.dual_weights_ = self._by_attribute(relaxed.weights)
         self.duality_gap_ = max(float(relaxed.losses.max()) - relaxed.dual_value, 0.0)
         self.n_iter_ = self.max_iter
         p, V = relaxed.p, relaxed.vectors
@@ -146,8 +146,9 @@ class SemidefiniteFairPCA(BaseGroupPCA):
         # |x - P* x|^2 = x^T (I - P*)^2 x, and (1 - s)^2 = 1 - p.
         kept = np.array([p @ _diagonal_of(V, C_g) for C_g in C])
         traces = np.trace(C, axis1=1, axis2=2)
-        self.group_losses_ = np.maximum(best - kept, 0.0)
-        self.group_reconstruction_errors_ = np.maximum(traces - kept, 0.0)
+        self.group_losses_ = self._by_attribute(np.maximum(best - kept, 0.0))
+        errors = np.maximum(traces - kept, 0.0)
+        self.group_reconstruction_errors_ = self._by_attribute(errors)
 
     @property
     def projection_(self) -> Array:
