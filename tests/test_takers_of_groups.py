@@ -461,3 +461,24 @@ def test_unknown_combinations_at_prediction():
         ValueError, match=r"fit did not see: 'f, maybe', 'm, no'. It saw 'f, F"
     ):
         model.predict(X[:2], sensitive_features=[["f", "maybe"], ["m", "no"]])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "method", "arguments"),
+    [
+        (linear_model.PartiallyFairClassifier(kappa=1.0, max_iter=1), "predict", [X]),
+        (post.FairCalibratedClassifier(FrozenEstimator(CLASSIFIER)), "score", [X, Y]),
+        (decomposition.FairPCA(1), "partial_fit", [X]),
+    ],
+)
+def test_columns_have_the_order_of_the_fit(estimator, method, arguments):
+    flags = pd.DataFrame(RNG.integers(0, 2, (M, 2)), columns=["veteran", "disabled"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = estimator.fit(X, Y, sensitive_features=flags)
+    call = partial(getattr(model, method), *arguments)
+    call(sensitive_features=flags.to_numpy())
+    call(sensitive_features=dd.from_pandas(flags, npartitions=2))
+    for other in (flags[["disabled", "veteran"]], flags.set_axis(["a", "b"], axis=1)):
+        with pytest.raises(ValueError, match=r"veteran, disabled.* same order"):
+            call(sensitive_features=other)

@@ -11,7 +11,7 @@ from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if as _available_if
 
 from scalefair._entries import check_aligned, refuse_lazy
-from scalefair._messages import ROUTED
+from scalefair._messages import ROUTED, listed
 from scalefair._threads import single_blas_thread
 
 try:
@@ -63,6 +63,7 @@ def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
     """Check the arguments of a function or method: names, order of labels, types.
 
     Errors name the class of the estimator; Python's would name the private base class.
+    Columns of groups are those of `fit`.
     """
     signature = inspect.signature(function)
     first = next(iter(signature.parameters))
@@ -89,9 +90,28 @@ def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
         for name, value in arguments.items():
             refuse_lazy(value, name)
         check_aligned(arguments)
-        return function(*args, **kwargs)
+        is_fit = function.__name__ == "fit"
+        names = _column_names(arguments.get("sensitive_features"))
+        fitted = getattr(args[0], "_group_columns", []) if first == "self" else []
+        if names and fitted and names != fitted and not is_fit:
+            # Values need not tell: 0 and 1 of a flag could be those of another.
+            raise ValueError(
+                f"sensitive_features has the columns {listed(names)}, fit saw "
+                f"{listed(fitted)}: give the same ones in the same order."
+            )
+        result = function(*args, **kwargs)
+        if needs_groups and (is_fit or names):
+            args[0]._group_columns = names
+        return result
 
     return cast(Method, checked)
+
+
+def _column_names(groups: Any) -> list[str]:
+    """Names of the columns of a frame of several attributes, else none."""
+    is_frame = hasattr(groups, "iloc") or hasattr(groups, "get_columns")
+    names = list(map(str, getattr(groups, "columns", ()))) if is_frame else []
+    return names if len(names) > 1 else []
 
 
 def _refuse_missing_groups(signature: inspect.Signature, y: Any) -> None:
