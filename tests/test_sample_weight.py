@@ -135,6 +135,20 @@ def test_weights_are_repetitions(measure):
     assert_same(measure(rows, is_first), measure(select(rows, is_first), None))
 
 
+@every
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_weights_in_any_unit(measure, unit):
+    rows = table()
+    assert_same(measure(rows, unit * WEIGHTS), measure(rows, WEIGHTS))
+
+
+@pytest.mark.parametrize("name", [name for name in GAPS if "each" not in name])
+def test_groups_have_weights_in_any_unit(name):
+    rows = table()
+    weights = np.where(rows["groups"] == "b", 1e-20, 1.0) * WEIGHTS
+    assert_same(GAPS[name](rows, weights), GAPS[name](rows, WEIGHTS))
+
+
 @pytest.mark.parametrize("measure", SHARES.values(), ids=list(SHARES))
 def test_shares_leave_out_what_has_no_weight(measure):
     """A group and a cluster whose rows have no weight do not occur."""

@@ -102,6 +102,8 @@ def normalized_cut_score(
         )
     # 1. Cut and volume of each cluster. Column l of H has the weights of the nodes in
     # cluster l; nodes that are not assigned have no entry.
+    if weights is not None:  # products of two are in range
+        weights = weights / weights.max()
     values = np.ones(codes.size) if weights is None else weights
     entries = values, (np.flatnonzero(assigned), codes)
     H = sparse.csc_array(entries, shape=(W.shape[0], clusters.shape[0]))

@@ -253,7 +253,9 @@ def largest_gap(
     if weights is None:
         levels = np.arange(1.0, codes.size + 1)
     else:
-        levels = np.cumsum(weights[order][by_group])
+        # Of weights in units of their group's: no group loses the digits of heavier ones.
+        weights = weights[order] / np.bincount(codes, weights[order])[codes]
+        levels = np.cumsum(weights[by_group])
     # Levels become P: cumulative sums, less the sum before the group, divided by the
     # sum of the group. That of the last row is a number divided by itself: exactly 1.
     sums = np.append(0.0, levels[starts + sizes - 1])
