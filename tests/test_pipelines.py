@@ -160,6 +160,17 @@ def test_tables_without_rows(table, remedy):
         FairPCA().fit(X, sensitive_features=table)
 
 
+@each
+@pytest.mark.parametrize("name", ["X", "y", "sensitive_features"])
+def test_masked_entries(estimator, name):
+    """NumPy would read the values under the mask."""
+    columns = {"X": X, "y": Y, "sensitive_features": SEX}
+    values = columns[name].to_numpy()
+    columns[name] = np.ma.masked_where(values == values[:1], values)
+    with pytest.raises(ValueError, match=r"(X|W|y|sensitive_features) has masked"):
+        estimator.fit(columns.pop("X"), **columns)
+
+
 @pytest.mark.parametrize("estimator", [FairPCA(), ESTIMATORS[2], LINEAR])
 @pytest.mark.parametrize("library", ["pyarrow", "polars"])
 def test_words_in_frames_of_others(estimator, library):

@@ -177,7 +177,7 @@ def validate_data(
     estimator: Any, X: Any, y: Any = "no_validation", /, **options: Any
 ) -> Any:
     """Check the input of an estimator likewise."""
-    refuse_lazy(X)
+    refuse_unread(X)
     with ignore_fp_warnings(), naming_text_columns(X):
         checked = _validate_data(estimator, X, y, **options)
         is_array = isinstance(checked, np.ndarray) and checked is not X
@@ -196,12 +196,15 @@ CONVERSIONS = {
 }
 
 
-def refuse_lazy(values: Any, name: str = "X") -> None:
-    """Raise a TypeError for tables that NumPy cannot read, with their conversion."""
+def refuse_unread(values: Any, name: str = "X") -> None:
+    """Raise an error for tables that NumPy cannot read, and for masked entries."""
     kind = type(values).__name__
     if kind in CONVERSIONS:
         remedy = CONVERSIONS[kind].format(name)
         raise TypeError(f"{name} is of the type {kind}: pass {remedy}.")
+    # NumPy would take the values under a mask.
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{name} has masked entries: fill or drop them.")
 
 
 def check_aligned(arguments: Mapping[str, Any]) -> None:

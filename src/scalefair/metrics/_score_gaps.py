@@ -253,7 +253,7 @@ def largest_gap(
     if weights is None:
         levels = np.arange(1.0, codes.size + 1)
     else:
-        # Of weights in units of their group's: no group loses the digits of heavier ones.
+        # In units of the group's: none loses the digits of heavier ones.
         weights = weights[order] / np.bincount(codes, weights[order])[codes]
         levels = np.cumsum(weights[by_group])
     # Levels become P: cumulative sums, less the sum before the group, divided by the
