@@ -295,8 +295,10 @@ def equal_weight(data: NDArray[Any]) -> float | None:
     return float(data[0])
 
 
-def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
-    """Convert a graph of NetworkX or igraph, and its groups by node, to arrays.
+def graph_as_matrix(
+    graph: Any, values: Any = None, name: str = "sensitive_features"
+) -> tuple[Any, Any]:
+    """Convert a graph of NetworkX or igraph, and values by node, to arrays.
 
     Nodes keep their order; edges have the weight "weight", by default 1. Other graphs
     are returned as they are.
@@ -316,7 +318,7 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
         option = "combine_edges='sum'"
         remedies = f"G.simplify(loops=False, {option})", f"G.as_undirected({option})"
     else:
-        return graph, groups
+        return graph, values
     # 2. One weight for each pair of nodes.
     if graph.is_directed() or is_multigraph:
         fault = "directed" if graph.is_directed() else "a multigraph"
@@ -330,27 +332,27 @@ def graph_as_matrix(graph: Any, groups: Any = None) -> tuple[Any, Any]:
     i, j, weights = zip(*entries, strict=True) if entries else ((), (), ())
     shape = len(nodes), len(nodes)
     A = sparse.csr_array((np.array(weights, np.float64), (i, j)), shape=shape)
-    return add_directions(A), _in_order_of(nodes, groups)
+    return add_directions(A), _in_order_of(nodes, values, name)
 
 
-def _in_order_of(nodes: list[Any], groups: Any) -> Any:
-    """Return groups by node in the order of the nodes; others go by position."""
-    if isinstance(groups, Mapping):
-        missing = [node for node in nodes if node not in groups]
+def _in_order_of(nodes: list[Any], values: Any, name: str) -> Any:
+    """Return values by node in the order of the nodes; others go by position."""
+    if isinstance(values, Mapping):
+        missing = [node for node in nodes if node not in values]
         if missing:
             raise ValueError(
-                f"sensitive_features has no group for {len(missing)} of {len(nodes)} "
-                f"nodes, the first: {missing[0]!r}."
+                f"{name} has no value for {len(missing)} of {len(nodes)} nodes, the "
+                f"first: {missing[0]!r}."
             )
-        return [groups[node] for node in nodes]
-    labels = list(groups.index) if hasattr(groups, "iloc") else nodes
+        return [values[node] for node in nodes]
+    labels = list(values.index) if hasattr(values, "iloc") else nodes
     if labels != nodes and set(labels) == set(nodes):
         raise ValueError(
-            "The labels of sensitive_features are the nodes in another order: pass "
-            "sensitive_features.to_dict(), which goes by node, or .to_numpy(), which "
-            "goes by position."
+            f"The index of {name} has the nodes in another order: pass "
+            f"{name}.to_dict(), which goes by node, or .to_numpy(), which goes by "
+            "position."
         )
-    return groups
+    return values
 
 
 def add_directions(A: sparse.csr_array) -> sparse.csr_array:

@@ -48,8 +48,9 @@ def normalized_cut_score(
         its entries are not checked. Self-loops count once in the volume and never in
         the cut. Or an undirected graph of NetworkX or igraph.
     labels : array-like of shape (n,)
-        Cluster of each node. The cut is that of the subgraph of the assigned nodes:
-        edges to a node labelled -1 count neither in the cut nor in the volume.
+        Cluster of each node; of a graph object a dict by node is taken, too. The cut
+        is that of the subgraph of the assigned nodes: edges to a node labelled -1
+        count neither in the cut nor in the volume.
     regularization : float, default=0.0
         Multiple of the mean degree that is spread over the edges of each node to all:
         the cut that `regularization` of
@@ -92,7 +93,8 @@ def normalized_cut_score(
     >>> round(normalized_cut_score(W, [0, 0, 0, 1, 1, 1]), 4)
     0.2857
     """
-    W = _check_affinity(graph_as_matrix(W)[0])
+    W, labels = graph_as_matrix(W, labels, "labels")
+    W = _check_affinity(W)
     regularization = check_number(regularization, "regularization")
     assigned, codes, weights, clusters = encode_clusters(labels, sample_weight)
     if len(assigned) != W.shape[0]:
