@@ -253,9 +253,11 @@ def largest_gap(
     if weights is None:
         levels = np.arange(1.0, codes.size + 1)
     else:
-        # In units of the group's: none loses the digits of heavier ones.
-        weights = weights[order] / np.bincount(codes, weights[order])[codes]
-        levels = np.cumsum(weights[by_group])
+        # In units of the group's, powers of two that change no digit: the sums of none
+        # lose the digits that those of heavier ones take.
+        weights = weights[order]
+        _, exponents = np.frexp(np.bincount(codes, weights))
+        levels = np.cumsum(np.ldexp(weights, -exponents[codes])[by_group])
     # Levels become P: cumulative sums, less the sum before the group, divided by the
     # sum of the group. That of the last row is a number divided by itself: exactly 1.
     sums = np.append(0.0, levels[starts + sizes - 1])
