@@ -212,6 +212,7 @@ BOTH = [
     ({"X": WORDS.to_numpy()}, r"column\(s\) 1 \('q'\), 2 \('x'\): encode them"),
     ({"y": np.arange(N) % 3}, "Only binary classification.*3 class"),
     ({"y": np.zeros(N, int)}, "two classes|two labels"),
+    ({"y": [None, *np.where(LABELS[1:], "yes", "no")]}, "y has 1 missing value"),
     ({"y": A, "X": LABELS}, "1d array|1D array|continuous|should be a 1d|multioutput"),
 ]
 
