@@ -221,6 +221,11 @@ def test_columns_that_cannot_be_unmixed():
     groups = np.array(NAMES)[CODES]
     gap = unmixed_parity_gap(SCORES, group_probabilities=pd.get_dummies(groups))
     close(gap, partial_parity_gap(SCORES, sensitive_features=groups))
+    gaps = [
+        unmixed_parity_gap(SCORES, group_probabilities=P, sample_weight=unit * WEIGHTS)
+        for unit in (1, 1e200)
+    ]
+    close(*gaps)
     table = P.copy()
     table[::5] = 0.0  # rows of no group
     known = table.sum(axis=1) > 0

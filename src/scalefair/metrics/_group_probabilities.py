@@ -152,7 +152,7 @@ def unmixed_parity_gap(
     scores = check_scores(y_score)
     groups, P = check_group_probabilities(group_probabilities, len(scores))
     weights = check_sample_weight(sample_weight, len(scores))
-    A = P if weights is None else P * weights[:, None]
+    A = P if weights is None else P * (weights / weights.max())[:, None]
     alpha, beta = check_interval(interval)
     # 1. Signed weights; those of a group add up to 1, because the rows of P do.
     products = P.T @ A

@@ -291,7 +291,8 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
             weight 2 counts twice, one of weight 0 not at all; None counts each once.
             The unit does not matter: noise is that of
             ``sum(w)**2 / sum(w**2)`` rows of a group. Weights go to the fit of an
-            estimator that is not fitted, too. Dask's are gathered here, 8 bytes each.
+            estimator that is not fitted, too, where with a penalty it does matter.
+            Dask's are gathered here, 8 bytes each.
 
         Returns
         -------

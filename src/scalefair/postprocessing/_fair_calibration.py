@@ -65,7 +65,7 @@ sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
     "sample_weight": """\
 sample_weight : array-like or Dask array of shape (m,), default=None
     Weights of the rows, not negative, in losses and shares. They are passed on to an
-    estimator whose `fit` takes them.""",
+    estimator whose `fit` takes them; if it has a penalty, their unit counts there.""",
 }
 
 
