@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -245,15 +244,6 @@ def test_linear_models(inner):
     assert gaps_of(direct.predict(X))[0] < 1e-12
     assert model.output_change_ <= direct.output_change_ * (1 + 1e-9)
     assert direct.output_change_ <= model.output_change_ * 1.05
-
-
-@pytest.mark.filterwarnings("ignore:X has feature names")
-def test_columns_of_a_model_without_names():
-    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
-    model = fair(Ridge().fit(X, Y), rows=frame)
-    np.testing.assert_allclose(model.predict(frame), fair(Ridge().fit(X, Y)).predict(X))
-    with pytest.raises(ValueError, match="feature names should match"):
-        model.predict(frame.iloc[:, ::-1])
 
 
 def test_several_targets():

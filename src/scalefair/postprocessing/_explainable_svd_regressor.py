@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import GroupRequests, fit_context
 from scalefair._docs import documented
@@ -402,16 +402,14 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If rows have other features than in `fit`.
+            If rows in parts have other features than in `fit`.
         """
         check_is_fitted(self)
         if is_partitioned(X):
             X = PartitionedRows.of(X, persist=False)
             check_features(self, X, reset=False)
         elif not is_module(self.estimator_):
-            of_rows = np.asarray(self.estimator_.predict(X))
-            validate_data(self, X, skip_check_array=True, reset=False)
-            return of_rows
+            return np.asarray(self.estimator_.predict(X))
         host = find_host(self.estimator_)
         predicted: NDArray[Any] = predictions(
             host, X, self.batch_size, self._one_prediction
