@@ -343,6 +343,9 @@ def test_weights_in_a_dask_collection():
     for chunks in (25, 10, (24, 26, 10)):
         weights = da.from_array(WEIGHTS, chunks)
         assert_same_fit(fit(ESTIMATORS["plain"], rows, weights, lambda _: X), expected)
+    masked = da.from_array(np.ma.masked_equal(np.arange(N), 30), 25)
+    with pytest.raises(ValueError, match="Partition 1: sample_weight has masked"):
+        fit(ESTIMATORS["plain"], rows, masked, lambda _: X)
     blocks = [pytest.importorskip("dask").delayed(np.ones(n)) for n in (25, 24, 11)]
     message = r"Partition [12] of sample_weight has (24|11) weights for"  # the first
     with pytest.raises(ValueError, match=message):
