@@ -387,8 +387,7 @@ def partial_parity_gap(
         not isinstance(threshold, Real) or math.isnan(threshold)
     ):
         raise ValueError(f"threshold must be a number, got {threshold!r}.")
-    dtype = np.asarray(y_score).dtype
-    if threshold is not None and dtype.kind == "f":
+    if threshold is not None and (dtype := np.asarray(y_score).dtype).kind == "f":
         # In the type in which NumPy compares them: 0.1 is another number in float32.
         with ignore_fp_warnings():
             threshold = float(np.result_type(dtype, threshold).type(threshold))
