@@ -32,7 +32,7 @@ attributes : {"joint", "each"}, default="joint"
     "y_score": """\
 y_score : array-like of shape (n_samples,)
     Score of each sample, high for a favourable decision or a positive label, in any
-    unit: only the order counts. Infinite scores are allowed, NaN is not.""",
+    unit: only the order counts, in float64. Infinite scores are allowed, NaN is not.""",
     "raises": """\
 Raises
 ------
@@ -69,8 +69,8 @@ def statistical_parity_ks(
     Parameters
     ----------
     y_pred : array-like of shape (n_samples,)
-        Prediction for each sample, in any unit: only the order counts. Infinite
-        predictions are allowed, NaN is not.
+        Prediction for each sample, in any unit: only the order counts, in float64.
+        Infinite predictions are allowed, NaN is not.
     %(sensitive_features)s
     %(group_probabilities)s
     %(weights)s
