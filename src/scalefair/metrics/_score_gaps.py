@@ -32,7 +32,7 @@ attributes : {"joint", "each"}, default="joint"
     "y_score": """\
 y_score : array-like of shape (n_samples,)
     Score of each sample, high for a favourable decision or a positive label, in any
-    unit: only the order counts, in float64. Infinite scores are allowed, NaN is not.""",
+    unit: only the order counts, in float64. Infinite ones are allowed, NaN is not.""",
     "raises": """\
 Raises
 ------
