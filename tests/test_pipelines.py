@@ -149,6 +149,17 @@ def test_tables_without_rows(kind, remedy):
         FairPCA().fit(X, sensitive_features=table)
 
 
+@each
+@pytest.mark.parametrize("name", ["X", "y", "sensitive_features"])
+def test_masked_entries(estimator, name):
+    """NumPy would read the values under the mask."""
+    columns = {"X": X, "y": Y, "sensitive_features": SEX}
+    values = columns[name].to_numpy()
+    columns[name] = np.ma.masked_where(values == values[:1], values)
+    with pytest.raises(ValueError, match=r"(X|W|y|sensitive_features) has masked"):
+        estimator.fit(columns.pop("X"), **columns)
+
+
 @pytest.mark.parametrize("estimator", [FairPCA(), ESTIMATORS[2], LINEAR])
 @pytest.mark.parametrize("library", ["pyarrow", "polars"])
 def test_words_in_frames_of_others(estimator, library):
@@ -190,6 +201,7 @@ BOTH = [
     ({"X": WORDS.to_numpy()}, r"column\(s\) 1 \('q'\), 2 \('x'\): encode them"),
     ({"y": np.arange(N) % 3}, "Only binary classification.*3 class"),
     ({"y": np.zeros(N, int)}, "two classes|two labels"),
+    ({"y": [None, *np.where(LABELS[1:], "yes", "no")]}, "y has 1 missing value"),
     ({"y": A, "X": LABELS}, "1d array|1D array|continuous|should be a 1d|multioutput"),
 ]
 

@@ -115,6 +115,23 @@ def test_weights_are_repetitions(measure):
     assert_same(measure(rows, is_first), measure(select(rows, is_first), None))
 
 
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=list(MEASURES))
+def test_weights_in_any_unit(measure):
+    rows = table()
+    for unit in (1e-200, 1e200):
+        assert_same(measure(rows, unit * WEIGHTS), measure(rows, WEIGHTS))
+
+
+GAPS = [name for name in MEASURES if name not in SHARES and "each" not in name]
+
+
+@pytest.mark.parametrize("name", GAPS)
+def test_groups_have_weights_in_any_unit(name):
+    rows, measure = table(), MEASURES[name]
+    weights = np.where(rows["groups"] == "b", 1e-20, 1.0) * WEIGHTS
+    assert_same(measure(rows, weights), measure(rows, WEIGHTS))
+
+
 @pytest.mark.parametrize("measure", SHARES.values(), ids=list(SHARES))
 def test_shares_leave_out_what_has_no_weight(measure):
     """A group and a cluster whose rows have no weight do not occur."""
@@ -281,6 +298,9 @@ def test_weights_in_a_dask_collection():
     for chunks in (25, 10, (24, 26, 10)):
         weights = da.from_array(WEIGHTS, chunks)
         assert_same_fit(fit(ESTIMATORS["plain"], rows, weights, lambda _: X), expected)
+    masked = da.from_array(np.ma.masked_equal(np.arange(N), 30), 25)
+    with pytest.raises(ValueError, match="Partition 1: sample_weight has masked"):
+        fit(ESTIMATORS["plain"], rows, masked, lambda _: X)
     blocks = [pytest.importorskip("dask").delayed(np.ones(n)) for n in (25, 24, 11)]
     message = r"Partition [12] of sample_weight has (24|11) weights for"  # the first
     with pytest.raises(ValueError, match=message):

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, cast
 from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if as _available_if
 
-from scalefair._entries import check_aligned, refuse_lazy
+from scalefair._entries import check_aligned, refuse_unread
 from scalefair._messages import ROUTED, listed
 from scalefair._threads import single_blas_thread
 
@@ -88,7 +88,7 @@ def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
         if is_missing:
             _refuse_missing_groups(signature, arguments.get("y"))
         for name, value in arguments.items():
-            refuse_lazy(value, name)
+            refuse_unread(value, name)
         check_aligned(arguments)
         is_fit = function.__name__ == "fit"
         names = _column_names(arguments.get("sensitive_features"))

@@ -177,7 +177,7 @@ def validate_data(
     estimator: Any, X: Any, y: Any = "no_validation", /, **options: Any
 ) -> Any:
     """Check the input of an estimator likewise."""
-    refuse_lazy(X)
+    refuse_unread(X)
     with ignore_fp_warnings(), naming_text_columns(X):
         checked = _validate_data(estimator, X, y, **options)
         is_array = isinstance(checked, np.ndarray) and checked is not X
@@ -196,12 +196,15 @@ CONVERSIONS = {
 }
 
 
-def refuse_lazy(values: Any, name: str = "X") -> None:
-    """Raise a TypeError for tables that NumPy cannot read, with their conversion."""
+def refuse_unread(values: Any, name: str = "X") -> None:
+    """Raise an error for tables that NumPy cannot read, and for masked entries."""
     kind = type(values).__name__
     if kind in CONVERSIONS:
         remedy = CONVERSIONS[kind].format(name)
         raise TypeError(f"{name} is of the type {kind}: pass {remedy}.")
+    # NumPy would take the values under a mask.
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise ValueError(f"{name} has masked entries: fill or drop them.")
 
 
 def check_aligned(arguments: Mapping[str, Any]) -> None:
@@ -300,9 +303,9 @@ def equal_weight(data: NDArray[Any]) -> float | None:
 
 
 def graph_as_matrix(
-    graph: Any, groups: Any = None, **by_position: Any
+    graph: Any, values: Any = None, name: str = "sensitive_features", **by_position: Any
 ) -> tuple[Any, Any]:
-    """Convert a graph of NetworkX or igraph, and its groups by node, to arrays.
+    """Convert a graph of NetworkX or igraph, and values by node, to arrays.
 
     Nodes keep their order; edges have the weight "weight", by default 1. Other graphs
     are returned as they are. Groups, and other values, whose labels are the nodes in
@@ -325,7 +328,7 @@ def graph_as_matrix(
         option = "combine_edges='sum'"
         remedies = f"G.simplify(loops=False, {option})", f"G.as_undirected({option})"
     else:
-        return graph, groups
+        return graph, values
     # 2. One weight for each pair of nodes.
     if graph.is_directed() or is_multigraph:
         fault = "directed" if graph.is_directed() else "a multigraph"
@@ -339,29 +342,24 @@ def graph_as_matrix(
     i, j, weights = zip(*entries, strict=True) if entries else ((), (), ())
     shape = len(nodes), len(nodes)
     A = sparse.csr_array((np.array(weights, np.float64), (i, j)), shape=shape)
-    # 4. Groups by node; all else goes by position.
-    for name, values in {"sensitive_features": groups, **by_position}.items():
-        labels = list(values.index) if hasattr(values, "iloc") else nodes
+    # 4. Values by node; all else goes by position.
+    for key, labeled in {name: values, **by_position}.items():
+        labels = list(labeled.index) if hasattr(labeled, "iloc") else nodes
         if labels != nodes and set(labels) == set(nodes):
             raise ValueError(
-                f"The labels of {name} are the nodes in another order: pass "
-                f"{name}.loc[{in_order}], which goes by node, or {name}.to_numpy(), "
+                f"The index of {key} has the nodes in another order: pass "
+                f"{key}.loc[{in_order}], which goes by node, or {key}.to_numpy(), "
                 "which goes by position."
             )
-    return add_directions(A), _in_order_of(nodes, groups)
-
-
-def _in_order_of(nodes: list[Any], groups: Any) -> Any:
-    """Return groups by node in the order of the nodes; others as they are."""
-    if not isinstance(groups, Mapping):
-        return groups
-    missing = [node for node in nodes if node not in groups]
-    if missing:
-        raise ValueError(
-            f"sensitive_features has no group for {len(missing)} of {len(nodes)} "
-            f"nodes, the first: {missing[0]!r}."
-        )
-    return [groups[node] for node in nodes]
+    if isinstance(values, Mapping):
+        missing = [node for node in nodes if node not in values]
+        if missing:
+            raise ValueError(
+                f"{name} has no value for {len(missing)} of {len(nodes)} nodes, the "
+                f"first: {missing[0]!r}."
+            )
+        values = [values[node] for node in nodes]
+    return add_directions(A), values
 
 
 def add_directions(A: sparse.csr_array) -> sparse.csr_array:

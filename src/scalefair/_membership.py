@@ -313,6 +313,19 @@ def check_one_of(sensitive_features: Any, group_probabilities: Any) -> None:
         )
 
 
+def column_labels(table: Any) -> list[Any] | None:
+    """Labels of the columns of a frame, such as of pandas, Polars or Arrow."""
+    labels = getattr(table, "column_names", getattr(table, "columns", None))
+    return None if labels is None else list(labels)
+
+
+def as_floats(table: Any) -> Array:
+    """Numbers in float64; missing ones of nullable columns of pandas are NaN."""
+    if hasattr(table, "iloc"):
+        return np.asarray(table.to_numpy(np.float64, na_value=np.nan))
+    return np.asarray(table, np.float64)
+
+
 def check_group_probabilities(
     group_probabilities: Any, n_samples: int, *, allow_empty: bool = False
 ) -> tuple[NDArray[Any], Array]:
@@ -326,18 +339,10 @@ def check_group_probabilities(
     values = group_probabilities
     if hasattr(values, "compute"):
         values = values.compute()  # a data frame or array of Dask
-    columns = getattr(values, "column_names", None)  # of Arrow
-    columns = getattr(values, "columns", None) if columns is None else columns
+    columns = column_labels(values)
     values = values.toarray() if hasattr(values, "toarray") else values
-    if np.ma.is_masked(values):  # NumPy would take the values under the mask
-        raise ValueError(f"{name} has masked entries: fill them, by NaN if unknown.")
     try:
-        values = np.asarray(values)
-        if values.dtype.kind == "O":  # of pandas, which has a missing value of its own
-            import pandas
-
-            values = np.where(pandas.isna(values), np.nan, values)
-        P = np.array(values, np.float64)
+        P = as_floats(values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold real numbers: {error}.") from error
     if P.ndim != 2 or P.shape[0] != n_samples or P.shape[1] < 2:
@@ -345,7 +350,7 @@ def check_group_probabilities(
             f"{name} must have a row for each of the {n_samples} samples and a column "
             f"for each group, two or more, got shape {P.shape}."
         )
-    labels = np.arange(P.shape[1]) if columns is None else np.asarray(list(columns))
+    labels = np.arange(P.shape[1]) if columns is None else np.asarray(columns)
     groups, codes = encode_values(labels, name=f"The columns of {name}")
     if len(groups) < len(labels):
         twice = groups[np.bincount(codes) > 1].tolist()

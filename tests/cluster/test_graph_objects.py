@@ -114,8 +114,16 @@ def test_groups_may_be_a_dict_of_nodes():
     assert model.groups_.tolist() == ["g0", "g1"]
     assert model.minimum_balance_ > 0.5
     del groups_by_node["n3"], groups_by_node["n4"]
-    with pytest.raises(ValueError, match=r"no group for 2 of 60 nodes.*'n[34]'"):
+    with pytest.raises(ValueError, match=r"no value for 2 of 60 nodes.*'n[34]'"):
         model.fit(NetworkXLike(), sensitive_features=groups_by_node)
+
+
+def test_clusters_may_be_a_dict_of_nodes():
+    labels = {f"n{i}": i % 2 for i in range(60)}
+    cut = normalized_cut_score(expected(), ORDER % 2)
+    assert normalized_cut_score(NetworkXLike(), labels) == cut
+    with pytest.raises(ValueError, match="index of labels has the nodes in another"):
+        normalized_cut_score(NetworkXLike(), pd.Series(labels))
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,8 @@ def test_shift_is_the_best_of_all():
             np.repeat(column, weights.astype(int)) for column in (scores, signs)
         ]
         assert most_accurate_shift(*repeated) == shift
+        for unit in (1e-300, 1e300):
+            assert most_accurate_shift(scores, signs, unit * weights) == shift
 
 
 def test_one_lucky_row_does_not_decide_the_shift():

@@ -90,6 +90,7 @@ ROWS = {"y_true": [0, 1, 0, 1], "scores": [1, 2, 3, 4], "groups": ["a", "a", "b"
         ({"scores": [1.0, np.nan, 2.0, 0]}, r"y_\w+ has 1 NaN.* first at position 1"),
         ({"scores": [[1.0, 2.0]] * 4}, "one-dimensional.*pass one column"),
         ({"scores": []}, "empty"),
+        ({"scores": np.ma.masked_less([1, 2, 3, 4], 2)}, "masked entries"),
         ({"scores": ["high", "low", "low", "low"]}, "real numbers"),
         ({"scores": np.array(["a", 1, 2, 3], dtype=object)}, "real numbers"),
         ({"scores": [1.0, None, 2.0, 0]}, r"real numbers|NaN"),

@@ -219,6 +219,11 @@ def test_columns_that_cannot_be_unmixed():
     groups = np.array(NAMES)[CODES]
     gap = unmixed_parity_gap(SCORES, group_probabilities=pd.get_dummies(groups))
     close(gap, partial_parity_gap(SCORES, sensitive_features=groups))
+    gaps = [
+        unmixed_parity_gap(SCORES, group_probabilities=P, sample_weight=unit * WEIGHTS)
+        for unit in (1, 1e200)
+    ]
+    close(*gaps)
     table = P.copy()
     table[::5] = 0.0  # rows of no group
     known = table.sum(axis=1) > 0
@@ -248,6 +253,16 @@ def test_sizes_or_probabilities():
     assert null_parity_gap(group_probabilities=halves) < 1e-6
 
 
+class Columns:
+    """A frame as Polars has it."""
+
+    def __init__(self, frame):
+        self.columns, self.frame = frame.columns.tolist(), frame
+
+    def __array__(self, dtype=None, copy=None):
+        return self.frame.to_numpy(dtype)
+
+
 HOLES = {
     "list": (["m", None, "f", np.nan], ["f", "m"]),
     "numbers": (np.array([1.0, np.nan, 0.0, np.nan]), [0, 1]),
@@ -273,7 +288,8 @@ def test_missing_groups_are_filled(kind):
     rows = np.array([[0.1, 0.9], [0.2, 0.8], [0.3, 0.7], [0.0, 0.0]])
     frame = pd.DataFrame(rows[:, ::-1], columns=groups[::-1])
     expected = [[0, 1], [0.2, 0.8], [1, 0], [0, 0]]
-    for fill in (rows, frame, frame.set_index(np.arange(4) + 9)):
+    fills = [rows, frame, frame.set_index(np.arange(4) + 9), Columns(frame)]
+    for fill in (*fills, frame.astype("Float64").mask(frame == 0)):
         close(group_probabilities(values, fill), expected)
     prior = dict(zip(groups[::-1], [0.6, 0.4], strict=True))
     expected = [[0, 1], [0.4, 0.6], [1, 0], [0.4, 0.6]]
@@ -295,6 +311,11 @@ def test_an_index_is_kept():
         (["f", None, "m"], [[1.5, -0.5]], "below 0 or above 1, the first in row 1"),
         (["f", None], None, "two or more"),
         ([None, None], None, "two or more"),
+        (
+            pd.Series(["f", None, "m"]),
+            pd.DataFrame({"f": [1, 0.5, 0], "m": [0, 0.5, 1]}, index=[2, 1, 0]),
+            "the same labels in another order",
+        ),
         ("sex", None, "one-dimensional"),
         (np.arange(60) / 7, None, "a quantity, not a group"),
     ],
@@ -302,6 +323,16 @@ def test_an_index_is_kept():
 def test_holes_that_cannot_be_filled(values, fill, message):
     with pytest.raises(ValueError, match=message):
         group_probabilities(values, fill)
+
+
+def test_frames_of_all_kinds():
+    table = P.astype("Float64")
+    table.loc[2] = pd.NA
+    frame = table[NAMES[::-1]].astype(float)
+    arrow = pytest.importorskip("pyarrow").Table.from_pandas(frame)
+    expected = group_proportions(LABELS, group_probabilities=frame)
+    for form in (table, table.astype("double[pyarrow]"), arrow, Columns(frame)):
+        close(group_proportions(LABELS, group_probabilities=form), expected)
 
 
 def test_the_errors_name_the_remedy():

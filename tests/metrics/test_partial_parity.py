@@ -103,6 +103,18 @@ def test_extremes(gap, interval):
     assert gap(-apart - 1.0, sample_weight=weights) == 1
 
 
+@pytest.mark.parametrize("threshold", [0.1, np.float64(0.1), np.float32(0.1), 1e39])
+def test_thresholds_of_scores_in_single_precision(threshold):
+    """They divide the scores as ``scores > threshold`` of NumPy does."""
+    scores, groups = np.float32([0.1, 0.1, 0.1, 0.3]), [0, 0, 1, 1]
+    with np.errstate(over="ignore"):
+        decisions = scores > threshold
+    gap = weak_partial_demographic_parity_gap(
+        scores, sensitive_features=groups, threshold=threshold
+    )
+    assert gap == abs(decisions[2:].mean() - decisions[:2].mean())
+
+
 @pytest.mark.parametrize("gap", [partial_demographic_parity_gap, statistical_parity_ks])
 def test_groups_of_one_row_and_infinite_scores(gap):
     assert gap([1.0, 2.0], sensitive_features=[0, 1]) == 1

@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from scalefair.optimize import _parity_isotonic, parity_isotonic_regression
@@ -129,6 +130,9 @@ def test_scores_that_are_equal_or_neighbours():
     )
     np.testing.assert_allclose(result.fitted, 0.75)
     assert result.gap == 0.0
+    chains = pd.Series([0, 0, 1, 1], dtype="Int64")
+    nullable = parity_isotonic_regression([0, 1, 1, 1], np.zeros(4), chains, kappa=0)
+    np.testing.assert_array_equal(nullable.fitted, result.fitted)
     # Halfway between them there is no number.
     scores = np.array([1.0, np.nextafter(1.0, 2), np.nextafter(1.0, 0)])
     result = parity_isotonic_regression(scores, scores, [0, 0, 0], kappa=1.0)
@@ -154,6 +158,7 @@ def test_gains_of_rounding_at_an_end_are_no_split():
     [
         ({"y": [0, 1]}, r"inconsistent numbers of samples: \[2, 3, 3\]"),
         ({"y": [0, 1, np.nan]}, "Input y contains NaN"),
+        ({"y": np.ma.masked_less([0, 1, 1], 1)}, "y has masked entries"),
         ({"scores": [0, np.inf, 1]}, "Input scores contains infinity"),
         ({"sample_weight": [1, 0, 1]}, "zero.*position 1"),
         ({"chains": [0, 2, 2]}, "none has the number 1"),

@@ -1,9 +1,11 @@
 """Fair calibration: the gap it promises, and the classifiers that it wraps."""
 
+import re
 from itertools import combinations, permutations
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
@@ -238,6 +240,18 @@ def test_fitted_classifiers_are_taken_as_they_are():
             fair(fresh, cv=cv)
 
 
+class Plain:
+    """A fitted classifier that knows nothing of scikit-learn."""
+
+    def predict_proba(self, X):
+        return np.column_stack([expit(-X[:, 0]), expit(X[:, 0])])
+
+
+def test_a_classifier_that_is_not_of_scikit_learn():
+    model = fair(Plain(), cv="prefit")
+    np.testing.assert_allclose(model.values_, fair().values_)
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_data_frames(library):
     frames = pytest.importorskip(library)
@@ -458,6 +472,11 @@ def test_kappas_below_the_roc_distance_are_warned_of():
     with pytest.warns(UserWarning, match=message):
         fair_calibration_path(model.estimator, *rows[:2], **options)
     fair_given(rows, given="label", kappa=model.roc_distance_ + 1e-6)  # or an error
+    below = np.floor(1000 * model.roc_distance_) / 1000
+    with pytest.warns(UserWarning, match="is less than the distance") as caught:
+        fair_given(rows, given="label", kappa=below)
+    named = re.search(r"([\d.]+) \(`roc", str(caught[0].message))[1]
+    assert float(named) > below
 
 
 @pytest.mark.filterwarnings("ignore:kappa=.* is less than the distance")

@@ -140,6 +140,10 @@ def test_nothing_is_computed_for_one_pass(X):
             lambda X: [dask.delayed(X[:90]), dask.delayed(X[90:].astype(str))],
             "Partition 1 of X: X must hold real numbers",
         ),
+        (
+            lambda X: da.from_array(np.ma.masked_equal(X, X[99, 1]), chunks=(90, 6)),
+            "Partition 1 of X: X has masked entries",
+        ),
         (lambda X: blocks(X[:, 0]), "Partition . of X: X must have two dimensions"),
         (lambda X: da.from_array(X[:, 0], chunks=50), "X must have two dimensions"),
         (lambda X: blocks(X, (0, 0, 0)), "X has no rows in any partition"),

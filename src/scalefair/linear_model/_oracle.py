@@ -461,6 +461,8 @@ def most_accurate_shift(
     order = np.argsort(scores, kind="stable")
     order = order[weights[order] > 0]
     ordered, weights = scores[order], weights[order]
+    # A power of two for their unit changes no digit; products of two are in range.
+    weights = np.ldexp(weights, -np.frexp(weights.max())[1])
     # Step 2: gain[i] is the weight of right signs if the i lowest scores, of weight
     # below[i], become negative, less that if none does. It is linear between the cuts.
     # Its mean over 1 % of the weight to either side is a difference of integrals;

@@ -124,10 +124,12 @@ class PartiallyFairClassifier(BaseGroupClassifier):
     kkt_residual_ : float
         Nearly-KKT residual.
     history_ : list of dict
-        Records of the iterations with the keys "objective", "infeasibility",
-        "kkt_residual" (nan where it was not computed) and "n_oracle_calls".
+        Records of the whole search, of all surrogates that were tried, with the keys
+        "objective", "infeasibility", "kkt_residual" (nan where it was not computed)
+        and "n_oracle_calls".
     n_iter_, n_oracle_calls_, converged_ : int, int and bool
-        Iterations, passes over the rows, and whether the residual is within `tol`.
+        Iterations of the DC algorithm in the last problem, passes over the rows, and
+        whether the residual is within `tol` and the scores better than constant ones.
 
     See Also
     --------

@@ -305,9 +305,9 @@ def encode_labels(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
 
     Messages are those that scikit-learn's checks of estimators look for.
     """
+    labels = check_values(y, name="y", noun="label")
     check_classification_targets(y)
     kind = type_of_target(y, input_name="y", raise_unknown=True)
-    labels = check_values(y, name="y", noun="label")
     classes, codes = encode_values(labels, name="y")
     if kind != "binary" or len(classes) > 2:
         raise ValueError(

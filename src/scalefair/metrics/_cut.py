@@ -48,8 +48,9 @@ def normalized_cut_score(
         its entries are not checked. Self-loops count once in the volume and never in
         the cut. Or an undirected graph of NetworkX or igraph.
     labels : array-like of shape (n,)
-        Cluster of each node. The cut is that of the subgraph of the assigned nodes:
-        edges to a node labelled -1 count neither in the cut nor in the volume.
+        Cluster of each node; of a graph object a dict by node is taken, too. The cut
+        is that of the subgraph of the assigned nodes: edges to a node labelled -1
+        count neither in the cut nor in the volume.
     regularization : float, default=0.0
         Multiple of the mean degree that is spread over the edges of each node to all:
         the cut that `regularization` of
@@ -92,9 +93,8 @@ def normalized_cut_score(
     >>> round(normalized_cut_score(W, [0, 0, 0, 1, 1, 1]), 4)
     0.2857
     """
-    W = _check_affinity(
-        graph_as_matrix(W, labels=labels, sample_weight=sample_weight)[0]
-    )
+    W, labels = graph_as_matrix(W, labels, "labels", sample_weight=sample_weight)
+    W = _check_affinity(W)
     regularization = check_number(regularization, "regularization")
     assigned, codes, weights, clusters = encode_clusters(labels, sample_weight)
     if len(assigned) != W.shape[0]:
@@ -104,6 +104,8 @@ def normalized_cut_score(
         )
     # 1. Cut and volume of each cluster. Column l of H has the weights of the nodes in
     # cluster l; nodes that are not assigned have no entry.
+    if weights is not None:  # products of two are in range
+        weights = weights / weights.max()
     values = np.ones(codes.size) if weights is None else weights
     entries = values, (np.flatnonzero(assigned), codes)
     H = sparse.csc_array(entries, shape=(W.shape[0], clusters.shape[0]))

@@ -11,11 +11,12 @@ from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._entries import check_sample_weight
 from scalefair._groups import as_table, check_interval, encode_groups
-from scalefair._membership import check_group_probabilities
+from scalefair._membership import as_floats, check_group_probabilities, column_labels
 from scalefair.metrics._partial_parity import INTERVAL
 from scalefair.metrics._score_gaps import TEXTS, check_scores, share_above
 
 
+@checked_call
 def group_probabilities(sensitive_features: ArrayLike, fill: Any = None) -> Any:
     """Probabilities of groups that are known for a part of the samples.
 
@@ -68,15 +69,17 @@ def group_probabilities(sensitive_features: ArrayLike, fill: Any = None) -> Any:
     if fill is not None:
         if isinstance(fill, dict):
             fill = pandas.Series(fill)
-        names = getattr(fill, "columns", getattr(fill, "index", None))
-        if isinstance(names, pandas.Index):  # not a list, whose index is a method
+        if isinstance(fill, pandas.Series):
+            fill = fill.to_frame().T  # one row for all
+        names = column_labels(fill)
+        table = np.atleast_2d(as_floats(fill))
+        if names is not None:
             if len(names) != len(groups) or set(names) != set(groups.tolist()):
                 raise ValueError(
-                    f"fill has probabilities of {names.tolist()}, but the groups that "
-                    f"occur are {groups.tolist()}."
+                    f"fill has probabilities of {names}, but the groups that occur are "
+                    f"{groups.tolist()}."
                 )
-            fill = fill.T.reindex(groups).T  # the columns, or the entries of a series
-        table = np.atleast_2d(np.asarray(fill, np.float64))
+            table = table[:, [names.index(group) for group in groups.tolist()]]
         if table.shape not in {P.shape, (1, len(groups))}:
             raise ValueError(
                 "fill must have a row for each sample, or one for all, and a column "
@@ -149,7 +152,7 @@ def unmixed_parity_gap(
     scores = check_scores(y_score)
     groups, P = check_group_probabilities(group_probabilities, len(scores))
     weights = check_sample_weight(sample_weight, len(scores))
-    A = P if weights is None else P * weights[:, None]
+    A = P if weights is None else P * (weights / weights.max())[:, None]
     alpha, beta = check_interval(interval)
     # 1. Signed weights; those of a group add up to 1, because the rows of P do.
     products = P.T @ A

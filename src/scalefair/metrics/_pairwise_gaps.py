@@ -235,6 +235,8 @@ def _outranking(
     Entry (k, j) is that of a row of `upper` in group k and one of `lower` in group j.
     A tie counts one half.
     """
+    if weights is not None:  # in units of the group's: no product is out of range
+        weights = weights / np.bincount(codes, weights)[codes]
     _, ranks = np.unique(scores, return_inverse=True)  # 0 is the lowest score
     n_ranks, n_groups = int(ranks.max()) + 1, int(codes.max()) + 1
     upper_codes, upper_ranks = codes[upper], ranks[upper]

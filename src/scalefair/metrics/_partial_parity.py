@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._decorators import checked_call
 from scalefair._docs import SHARED, documented
+from scalefair._entries import ignore_fp_warnings
 from scalefair._groups import (
     check_group_weights,
     check_interval,
@@ -386,6 +387,10 @@ def partial_parity_gap(
         not isinstance(threshold, Real) or math.isnan(threshold)
     ):
         raise ValueError(f"threshold must be a number, got {threshold!r}.")
+    if threshold is not None and (dtype := np.asarray(y_score).dtype).kind == "f":
+        # In the type in which NumPy compares them: 0.1 is another number in float32.
+        with ignore_fp_warnings():
+            threshold = float(np.result_type(dtype, threshold).type(threshold))
     if given is not None:
         if given not in [*_KINDS]:  # a list of names is not hashable
             raise ValueError(

@@ -32,7 +32,7 @@ attributes : {"joint", "each"}, default="joint"
     "y_score": """\
 y_score : array-like of shape (n_samples,)
     Score of each sample, high for a favourable decision or a positive label, in any
-    unit: only the order counts. Infinite scores are allowed, NaN is not.""",
+    unit: only the order counts, in float64. Infinite ones are allowed, NaN is not.""",
     "raises": """\
 Raises
 ------
@@ -69,8 +69,8 @@ def statistical_parity_ks(
     Parameters
     ----------
     y_pred : array-like of shape (n_samples,)
-        Prediction for each sample, in any unit: only the order counts. Infinite
-        predictions are allowed, NaN is not.
+        Prediction for each sample, in any unit: only the order counts, in float64.
+        Infinite predictions are allowed, NaN is not.
     %(sensitive_features)s
     %(group_probabilities)s
     %(weights)s
@@ -253,7 +253,11 @@ def largest_gap(
     if weights is None:
         levels = np.arange(1.0, codes.size + 1)
     else:
-        levels = np.cumsum(weights[order][by_group])
+        # In units of the group's, powers of two that change no digit: the sums of none
+        # lose the digits that those of heavier ones take.
+        weights = weights[order]
+        _, exponents = np.frexp(np.bincount(codes, weights))
+        levels = np.cumsum(np.ldexp(weights, -exponents[codes])[by_group])
     # Levels become P: cumulative sums, less the sum before the group, divided by the
     # sum of the group. That of the last row is a number divided by itself: exactly 1.
     sums = np.append(0.0, levels[starts + sizes - 1])

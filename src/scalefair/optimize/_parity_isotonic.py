@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
 
+from scalefair._decorators import checked_call
 from scalefair._entries import check_sample_weight
 from scalefair._rounding import ROUNDING
 from scalefair.kernels import split_at_levels
@@ -67,6 +68,7 @@ class ParityIsotonicResult:
     gap: float
 
 
+@checked_call
 def parity_isotonic_regression(
     y: ArrayLike,
     scores: ArrayLike,
@@ -160,7 +162,8 @@ def parity_isotonic_regression(
     0.4 [1.0, 1.0, 1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 0.0, 0.0]
     0.6 [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
     """
-    targets, ranking, codes = map(column_or_1d, (y, scores, chains))
+    targets, ranking = column_or_1d(y), column_or_1d(scores)
+    codes = column_or_1d(np.asarray(chains))  # nullable integers stay integers
     check_consistent_length(targets, ranking, codes)
     for name, values in (("y", targets), ("scores", ranking)):
         assert_all_finite(values, input_name=name)

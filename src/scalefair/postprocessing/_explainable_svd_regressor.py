@@ -77,12 +77,11 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
         one with the largest relative gaps (see `unfairness_by_layer_`). The default
         is the paper's, the last but one, or the only one there is.
     mean_reduction : float, default=15.0
-        What the squared gap of the means, :math:`d_e^2`, is divided by; 1.0 leaves
-        them alone, infinity makes them equal.
+        What the squared gap of the means, :math:`d_e^2`, is divided by; 1.0 sets no
+        bound, so that it may also grow, infinity makes them equal.
     covariance_reduction : float, default=150.0
-        What the squared gap of the covariances, :math:`d_v^2`, is divided by; 1.0
-        leaves them alone. The direct method goes down to 1e-4 of :math:`d_v`, not
-        further.
+        What the squared gap of the covariances, :math:`d_v^2`, is divided by; 1.0 sets
+        no bound. The direct method goes down to 1e-4 of :math:`d_v`, not further.
     max_distance : float or None, default=None
         Largest Kolmogorov-Smirnov distance between groups of predictions, from 0 to 1,
         on the rows of `fit`. Both reductions are raised to the smallest power that
@@ -291,7 +290,8 @@ class ExplainableSVDRegressor(GroupRequests, RegressorMixin, BaseEstimator):
             weight 2 counts twice, one of weight 0 not at all; None counts each once.
             The unit does not matter: noise is that of
             ``sum(w)**2 / sum(w**2)`` rows of a group. Weights go to the fit of an
-            estimator that is not fitted, too. Dask's are gathered here, 8 bytes each.
+            estimator that is not fitted, too, where with a penalty it does matter.
+            Dask's are gathered here, 8 bytes each.
 
         Returns
         -------

@@ -65,7 +65,7 @@ sensitive_features : array-like or Dask collection of shape (m,) or (m, k)
     "sample_weight": """\
 sample_weight : array-like or Dask array of shape (m,), default=None
     Weights of the rows, not negative, in losses and shares. They are passed on to an
-    estimator whose `fit` takes them.""",
+    estimator whose `fit` takes them; if it has a penalty, their unit counts there.""",
 }
 
 
@@ -194,10 +194,7 @@ class FairCalibratedClassifier(
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "estimator": [
-            HasMethods(["fit", "decision_function"]),
-            HasMethods(["fit", "predict_proba"]),
-        ],
+        "estimator": [HasMethods("decision_function"), HasMethods("predict_proba")],
         "interval": [tuple, list],
         "kappa": [Interval(Real, 0, 1, closed="both")],
         "given": [StrOptions({"positive", "label"}), None],
@@ -236,7 +233,8 @@ class FairCalibratedClassifier(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            tags.input_tags = get_tags(self.estimator).input_tags
         tags.classifier_tags.multi_class = False
         return tags
 

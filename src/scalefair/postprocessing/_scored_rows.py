@@ -35,11 +35,12 @@ from scalefair._groups import (
     check_group_count,
     check_group_sizes,
     check_interval,
+    check_values,
     effective_sizes,
     smallest,
 )
 from scalefair._membership import Membership
-from scalefair._messages import listed, warn_user
+from scalefair._messages import format_distinct, listed, warn_user
 from scalefair.kernels import long_blas_call
 from scalefair.postprocessing._passes import with_column_names
 from scalefair.streaming import PartitionedRows, is_partitioned
@@ -222,6 +223,7 @@ def _encode_labels(model: Any, X: Any, y: Any) -> tuple[Any, Any, Codes]:
     validate_data(model, X, skip_check_array=True)
     y = column_or_1d(y, warn=True)
     assert_all_finite(y, input_name="y")
+    y = check_values(y, name="y", noun="label")
     check_classification_targets(y)
     n_samples = _num_samples(X)
     if len(y) != n_samples:
@@ -320,12 +322,12 @@ def warn_of_pairs(model: Any, rows: ScoredRows) -> None:
     if model.given == "label":
         excess = model._roc_distances - model.kappas_
         if excess.max() > 1e-9:
-            distance = model._roc_distances.flat[excess.argmax()]
+            distance = float(model._roc_distances.flat[excess.argmax()])
             warn_user(
                 f"kappa={kappa:g} is less than the distance of the ROC curves of "
-                f"{largest_pair(excess)}, {distance:.2g} (`roc_distance_`): few cuts "
-                "are fair to both labels, which costs accuracy. Raise kappa to that, "
-                'or pass given="positive".'
+                f"{largest_pair(excess)}, {format_distinct(distance, kappa)} "
+                "(`roc_distance_`): few cuts are fair to both labels, which costs "
+                'accuracy. Raise kappa to that, or pass given="positive".'
             )
 
 

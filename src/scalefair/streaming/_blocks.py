@@ -20,6 +20,7 @@ from scalefair._entries import (
     canonical,
     ignore_fp_warnings,
     refuse_entries,
+    refuse_unread,
 )
 from scalefair._memory import sparse_bounds
 from scalefair.kernels import (
@@ -98,6 +99,7 @@ def check_rows(X: Any) -> Any:
 
     A memory-mapped array stays on disk.
     """
+    refuse_unread(X)
     X = canonical(X.tocsr()) if sparse.issparse(X) else np.asarray(X)
     if X.ndim != 2:
         raise ValueError(

@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from scalefair import __version__
-from scalefair._entries import check_sample_weight
+from scalefair._entries import check_sample_weight, refuse_unread
 from scalefair._groups import (
     Attribute,
     check_values,
@@ -406,9 +406,9 @@ def small_codes(groups: NDArray[Any], codes: NDArray[Any]) -> NDArray[Any]:
 def weights_of_part(values: Any, location: tuple[int, int]) -> NDArray[np.float64]:
     """Return the weights of a part, which may all be 0."""
     number, n_rows = location
-    values = np.asarray(values)
     check_length(len(values), n_rows, number, "sample_weight", "weight")
     with naming_partition(number):
+        refuse_unread(values, "sample_weight")
         # A weight of 1 is appended, as the check refuses weights that are all 0: those
         # of one part may be.
         weights = check_sample_weight(np.append(values, 1), n_rows + 1)

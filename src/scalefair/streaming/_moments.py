@@ -77,7 +77,9 @@ class GroupMoments:
         scatters: ArrayLike,
     ) -> None:
         counts = np.asarray(counts)
-        is_whole = counts.dtype.kind != "f" or all(n.is_integer() for n in counts.flat)
+        is_whole = counts.dtype.kind != "f" or all(
+            n.is_integer() and n < 2**63 for n in counts.flat
+        )
         self.groups = np.array(groups)
         self.counts: NDArray[Any] = np.array(
             counts, np.int64 if is_whole else np.float64
