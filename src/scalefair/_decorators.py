@@ -100,8 +100,10 @@ def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
                 f"{listed(fitted)}: give the same ones in the same order."
             )
         result = function(*args, **kwargs)
-        if needs_groups and (is_fit or names):
+        if names and needs_groups:
             args[0]._group_columns = names
+        elif fitted and is_fit:  # a fit forgets the names of the one before
+            del args[0]._group_columns
         return result
 
     return cast(Method, checked)
