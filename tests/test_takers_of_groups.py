@@ -289,7 +289,7 @@ def test_probabilities(name):
         (table.assign(x=0.0), "never positive: 'x'"),
         (table[:9], f"a row for each of the {M} samples"),
         (table[[first]], "a column for each group, two or more"),
-        (np.ma.masked_equal(table, 1), "masked entries"),
+        (np.ma.masked_equal(table.to_numpy(), 1), "masked entries"),
     ):
         with pytest.raises(ValueError, match=message):
             take(group_probabilities=wrong)
