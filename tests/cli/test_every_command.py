@@ -29,9 +29,9 @@ def raising(error):
     return fail
 
 
-def of_arrays(command):
-    """Rows in an array, and what else a run on them needs."""
-    data, roles = command.stored("npy")
+def of_format(command, source="npy"):
+    """Rows in a format, and what else a run on them needs."""
+    data, roles = command.stored(source)
     model = {"model": command.plain} if name(command) == "regress" else {}
     return data, {**roles, **model}
 
@@ -134,6 +134,11 @@ def test_options_arrive_at_the_estimator(command, line, monkeypatch):
         ("classify", "--cv 3", "--cv applies to --method calibrated only"),
         ("classify", "--calibrate-to scores", "--calibrate-to applies to --method"),
         ("classify", "--kappa 0", "--kappa 0 applies to --method calibrated only"),
+        ("classify", "--group-probabilities f,m", "do not go together"),
+        ("classify", "--knots 1", "--knots"),
+        ("classify", "--attributes each --missing-groups ignore", "--attributes each"),
+        ("pca", "--weight sex", "--groups and --weight name the same column"),
+        ("pca", "--weight age --missing impute", "--missing impute takes no --weight"),
         ("regress", "--first-moment svd", "--first-moment"),
         ("regress", "--method explainable_svd --epsilon 0.1", "--epsilon"),
         ("regress", "--missing impute", "do not apply"),
@@ -157,9 +162,8 @@ def test_every_format_gives_the_same_rows(command, source, monkeypatch):
         raise ValueError("it is seen")
 
     monkeypatch.setattr(command.estimator, "fit", remember)
-    data, roles = command.stored(source)
-    model = {"model": command.plain} if name(command) == "regress" else {}
-    assert "it is seen" in command.run(data, **roles, **model).stderr
+    data, roles = of_format(command, source)
+    assert "it is seen" in command.run(data, **roles).stderr
     [(X, y, groups)] = fits
     assert sparse.issparse(X) == (source == "npz")
     dense = X.toarray() if sparse.issparse(X) else X
@@ -171,7 +175,7 @@ def test_every_format_gives_the_same_rows(command, source, monkeypatch):
 
 @on_tables
 def test_roles_that_are_not_there_or_do_not_fit(command):
-    data, roles = of_arrays(command)
+    data, roles = of_format(command)
     rows = f"{len(command.sex)} rows"
     short = command.write("short.txt", ["0", "1"] * 20)
     for role in command.files:
@@ -189,7 +193,7 @@ def test_roles_that_are_not_there_or_do_not_fit(command):
 
 @on("classify", "regress")
 def test_targets_are_needed(command):
-    data, roles = of_arrays(command)
+    data, roles = of_format(command)
     result = command.run(data, **{**roles, "target": None})
     command.fails(result, "Missing option '--target'", code=2)
     result = command.run(data, "--test", data, **roles)
