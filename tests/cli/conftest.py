@@ -2,12 +2,11 @@
 
 import contextlib
 import gzip
+import io
 import json
-import os
-import pty
 import signal
-import threading
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,7 +15,8 @@ import numpy as np
 import pandas
 import pytest
 from click.testing import CliRunner, Result
-from scipy import io, sparse
+from scipy import sparse
+from scipy.io import mmwrite
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
@@ -141,7 +141,7 @@ class Graph(Runs):
         self.npz = folder / "graph.npz"
         self.mtx = folder / "graph.mtx"
         sparse.save_npz(self.npz, data.graph)
-        io.mmwrite(self.mtx, sparse.coo_matrix(data.graph))
+        mmwrite(self.mtx, sparse.coo_matrix(data.graph))
         self.pairs = np.transpose(sparse.triu(data.graph).nonzero()).tolist()
         edges = ["node_1,node_2", *(f"{i},{j}" for i, j in self.pairs)]
         self.edges = self.write("graph.csv", edges)
@@ -318,28 +318,18 @@ def on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
 
+    class Screen(io.StringIO):
+        isatty = partial(bool, True)
+
     def run(*arguments) -> tuple[int, str]:
-        parent, child = pty.openpty()
-        shown: list[bytes] = []
-
-        def read() -> None:
-            # Linux reports the end of a pseudo-terminal as an error.
-            with contextlib.suppress(OSError):
-                while chunk := os.read(parent, 4096):
-                    shown.append(chunk)
-
-        reader = threading.Thread(target=read)
-        reader.start()
+        screen = Screen()
         with (
-            open(child, "w") as screen,
             contextlib.redirect_stdout(screen),
             contextlib.redirect_stderr(screen),
             pytest.raises(SystemExit) as stopped,
         ):
             main([str(a) for a in arguments])
-        reader.join()
-        os.close(parent)
-        return stopped.value.code, b"".join(shown).decode()
+        return stopped.value.code, screen.getvalue()
 
     return run
 

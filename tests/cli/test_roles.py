@@ -166,8 +166,6 @@ def test_weights_of_nodes(workspace):
     assert content["input"]["weights_from"] == str(path)
     assert sum(x["size"] for x in content["clusters"]) == w.sum()
     assert sum(x["size"] for x in content["baseline"]["clusters"]) == w.sum()
-    content = workspace.done(None)
-    assert "weights_from" not in content["input"]
     bad = workspace.write("w.csv", [*lines[:-1], f"{n - 1},-2"])
     workspace.fails(workspace.run(None, "--weight", bad), f"{bad}: the weight of", "-2")
 
@@ -188,16 +186,14 @@ def test_bad_weights(components, cell, fragments):
 
 
 def test_weights_that_do_not_fit(components):
-    frame = components.frame.assign(w=0, words="many", u=1)
-    frame.loc[components.sex == "f", "u"] = 0
-    path = components.save(frame.drop(columns="words"), "data.csv")
-    result = components.run(path, "--weight", "w", "--drop", "u")
-    components.fails(result, "column w of", "--weight is 0 for all")
-    result = components.run(path, "--weight", "u", "--drop", "w")
-    components.fails(result, "column u of", "1 group(s): 'f'")
-    path = components.save(frame, "data.csv")
-    result = components.run(path, "--weight", "words", "--drop", "w", "--drop", "u")
-    components.fails(result, "the weight of row 0 (counted from 0) is 'many'")
+    for w, fragment in (
+        (0, "--weight is 0 for all"),
+        (components.sex == "m", "1 group(s): 'f'"),
+        ("many", "the weight of row 0 (counted from 0) is 'many'"),
+    ):
+        path = components.save(components.frame.assign(w=w), "data.csv")
+        result = components.run(path, "--weight", "w")
+        components.fails(result, "column w of", fragment)
 
 
 def test_a_weight_is_no_feature_and_may_be_missing(components):
@@ -260,12 +256,8 @@ def test_a_saved_model_finds_the_columns(people):
     groups = frame[["old", "sex"]][:7]
     expected = saved["classifier"].decision_function(X, sensitive_features=groups)
     np.testing.assert_allclose(scores, expected)
-    for changed, fragments in (
-        (frame.assign(old=5), "the group '5, f' does not occur in TRAIN"),
-        (frame.drop(columns="old"), "old: neither a column of"),
-    ):
-        path = people.save(changed, "other.csv")
-        people.fails(people.run_predict(path), fragments)
+    other = people.save(frame.assign(old=5), "other.csv")
+    people.fails(people.run_predict(other), "the group '5, f' does not occur in TRAIN")
 
 
 def test_evaluate_and_describe(people):
@@ -363,21 +355,19 @@ def test_each_attribute_by_itself(command):
     if "regress" in command.line():  # 60 rows a group
         loose = ["--no-noise-floor"]
     actual = command.done(two, *loose, "--attributes", "each", groups="sex,old")
-    groups = of_groups(actual)
-    named = [(group["attribute"], group["group"]) for group in groups]
+    named = [(group["attribute"], group["group"]) for group in of_groups(actual)]
     assert named == [("sex", "f"), ("sex", "m"), ("old", "0"), ("old", "1")]
     assert actual["parameters"]["attributes"] == "each"
     source = actual["input"].get("train", actual["input"])
     assert list(source["groups"]) == ["sex", "old"]
     # A file of groups without a header has no names of columns.
-    frame = with_two(command)[["sex", "old"]]
-    lines = [f"{sex},{old}" for sex, old in frame.itertuples(index=False)]
-    file = command.write("both.csv", [f"{i},{line}" for i, line in enumerate(lines)])
+    groups = with_two(command)[["sex", "old"]].reset_index()
+    file = command.save(groups, "both.csv", header=False)
     table = command.save(command.frame.drop(columns="sex"), "one.csv")
     actual = command.done(table, *loose, "--attributes", "each", groups=file)
-    named = [(group["attribute"], group["group"]) for group in of_groups(actual)]
-    assert [group for _, group in named] == ["f", "m", "0", "1"]
-    assert {name for name, _ in named} == {"attribute 1", "attribute 2"}
+    assert [group["group"] for group in of_groups(actual)] == ["f", "m", "0", "1"]
+    names = {group["attribute"] for group in of_groups(actual)}
+    assert names == {"attribute 1", "attribute 2"}
 
 
 def test_a_classifier_of_each_attribute_is_used(people):
