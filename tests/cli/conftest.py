@@ -4,7 +4,6 @@ import contextlib
 import gzip
 import io
 import json
-import signal
 import warnings
 from functools import partial
 from pathlib import Path
@@ -402,11 +401,3 @@ def wages(tmp_path, plain_network, named_network):
     wages_runs.plain = wages_runs.dump(plain_network, "plain.joblib")
     wages_runs.named = wages_runs.dump(named_network, "named.joblib")
     return wages_runs
-
-
-@pytest.fixture
-def interruptible():
-    """Processes that are started take SIGINT, also where this one ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
