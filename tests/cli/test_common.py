@@ -310,8 +310,7 @@ def test_stdout_is_an_output(tmp_path):
         _run.write_files({path: writers[name] for name, path in written.items()})
 
     options = [opt.output_option("ids"), *shared("report quiet")]
-    line = ("-o", "-", "--verbose", "--report")
-    result = run(body, *line, path, options=options)
+    result = run(body, "-o", "-", "--verbose", "--report", path, options=options)
     assert (result.exit_code, result.stdout) == (0, "id\na\n\u00e9\n")
     assert path.read_bytes() == b"False"  # whatever is asked for
 

@@ -59,10 +59,10 @@ on_commands = pytest.mark.parametrize(
 )
 
 
-def run(command, frame, line, *options, groups=("--groups", "sex"), name="data.csv"):
+def run(command, frame, line, *options, groups=("--groups", "sex")):
     """Run the command on a frame, with other options for the groups."""
     more = {"k": 2} if "affinity" in line else {}
-    path = command.save(frame, name)
+    path = command.save(frame, "data.csv")
     arguments = command.line(path, *line.split(), *options, groups="sex", **more)
     first = arguments.index("--groups")
     arguments[first : first + 2] = groups
@@ -452,7 +452,7 @@ def test_knots_of_a_number(people):
     people.fails(result, "column sex of", "is not a number")
 
 
-def test_evaluate(people):
+def test_measures_with_probabilities(people):
     p = np.random.default_rng(0).random(240).round(3)
     frame = people.frame.assign(score=people.frame["height"], p_f=p, p_m=1 - p)
     frame.loc[:4, ["p_f", "p_m"]] = np.nan
@@ -485,20 +485,14 @@ def test_bad_probabilities(people, row, fragments):
     people.fails(run(people, frame, CLASSIFY, groups=groups), *fragments)
 
 
-def test_probabilities_of_rows_without_weight(people):
+def test_what_takes_no_probabilities(people):
     frame = people.frame.assign(p_f=0.25, p_m=0.75, w=1)
-    test = people.save(frame.assign(w=0), "test.csv")
-    options = ("--weight", "w", "--test", test)
-    groups = "--group-probabilities", "p_f,p_m"
-    result = run(people, frame, CLASSIFY, *options, groups=groups)
-    people.fails(result, "column w of", "test.csv: is 0 for all rows")
-
-
-def test_calibration_needs_groups(people):
-    frame = people.frame.assign(p_f=0.25, p_m=0.75)
     result = run(people, frame, CLASSIFY, groups=())
     people.fails(result, "Missing option '--groups'.", code=2)
     groups = "--group-probabilities", "p_f,p_m"
+    options = ("--weight", "w", "--test", people.save(frame.assign(w=0), "test.csv"))
+    result = run(people, frame, CLASSIFY, *options, groups=groups)
+    people.fails(result, "column w of", "test.csv: is 0 for all rows")
     result = run(people, frame, "--method calibrated", groups=groups)
     people.fails(result, "takes --groups", "--method linear", code=2)
     result = run(people, frame, "--criterion weak", groups=groups)
