@@ -200,9 +200,8 @@ class Table(Runs):
         """The rows in a format, and the options that name their roles."""
         if kind in ("npy", "npz"):
             return getattr(self, kind), self.files
-        path, columns = self.folder / f"stored {kind}", ["sex", self.target]
-        roles = dict(zip(("groups", "target"), columns, strict=True))
-        roles = {role: roles[role] for role in self.files}
+        path = self.folder / f"stored {kind}"
+        roles = dict(zip(self.files, ("sex", self.target), strict=False))
         if kind == "packed":
             path.write_bytes(gzip.compress(self.csv.read_bytes()))
         elif kind == "parquet":

@@ -104,11 +104,7 @@ def test_options_arrive_at_the_estimator(command, line, monkeypatch):
         ("cluster", "--affinity rbf --components all", "precomputed or nearest"),
         ("cluster", "--id-column a", "not to --affinity precomputed"),
         ("cluster", "--standardize", "not to --affinity precomputed"),
-        (
-            "cluster",
-            "--assign-labels kmeans --balance-tolerance 0.2",
-            "--assign-labels fair only",
-        ),
+        ("cluster", "--assign-labels kmeans --balance-tolerance 0.2", "fair only"),
         ("pca", "--categorical a", "--categorical"),
         ("pca", "--groups sexes.txt --keep-groups", "--keep-groups"),
         ("pca", "-o c.csv", "must end in .npz"),

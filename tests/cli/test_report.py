@@ -1,6 +1,5 @@
 """A report with made-up content: as a page, as JSON and on a terminal."""
 
-import base64
 import io
 import json
 import math
@@ -190,9 +189,7 @@ def test_figures_are_the_same_every_time():
     pytest.importorskip("matplotlib")
     figures = [ReportFigure(plot, (3, 2), "alt", "a") for plot in (line, no_font)]
     first, unknown_letters = page(figures=figures).all("img")
-    kind, content = first["src"].split(",")
-    assert kind == "data:image/png;base64"
-    assert base64.b64decode(content).startswith(b"\x89PNG")
+    assert first["src"].startswith("data:image/png;base64,iVBORw0KGgo")
     assert "src" in unknown_letters
     assert write(report(), "a.html") == write(report(), "a.html")
 

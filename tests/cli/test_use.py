@@ -23,8 +23,7 @@ class Models:
 
     def __init__(self, wages):
         self.folder, self.write, self.invoke = wages.folder, wages.write, wages.invoke
-        wages.output = wages.output.rename(wages.folder / "scores.csv")
-        self.output = wages.output
+        self.output = wages.output = wages.output.rename(wages.folder / "scores.csv")
         self.wages, self.fails, self.sexes = wages, wages.fails, wages.sex[80:]
         self.model = wages.folder / "model.joblib"
         labels = np.where(wages.y > np.median(wages.y), "high", "low")
@@ -394,14 +393,11 @@ def test_scores_with_two_classes(scored):
 def test_rows_of_one_label(scored):
     options = (scored.scores, "--groups", "sex", "--target", "truth", "--given")
     actual, frame = scored.evaluate(*options, "label"), scored.frame
-    gap = metrics.partial_equalized_odds_gap(
-        frame["truth"], frame["score"], sensitive_features=frame["sex"]
-    )
+    data, groups = [frame["truth"], frame["score"]], {"sensitive_features": frame.sex}
+    gap = metrics.partial_equalized_odds_gap(*data, **groups)
     assert actual["partial_parity_gap"] == pytest.approx(gap)
     actual = scored.evaluate(*options, "positive", "--threshold", 0.2)
-    gap = metrics.partial_equal_opportunity_gap(
-        frame["truth"], frame["score"], sensitive_features=frame["sex"], threshold=0.2
-    )
+    gap = metrics.partial_equal_opportunity_gap(*data, **groups, threshold=0.2)
     assert actual["weak_partial_parity_gap"] == pytest.approx(gap)
 
 
