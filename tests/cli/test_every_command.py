@@ -161,13 +161,12 @@ def test_every_format_gives_the_same_rows(command, source, monkeypatch):
 @on_tables
 def test_roles_that_are_not_there_or_do_not_fit(command):
     data, roles = of_format(command)
-    rows = f"{len(command.sex)} rows"
     short = command.write("short.txt", ["0", "1"] * 20)
     for role in command.files:
         result = command.run(data, **{**roles, role: "town"})
         command.fails(result, "town: neither a column", "columns: x0", f"--{role}")
         result = command.run(data, **{**roles, role: short})
-        command.fails(result, f"{short}: has 40", rows)
+        command.fails(result, f"{short}: has 40", f"{len(command.sex)} rows")
         result = command.run(**{role: "town"})
         command.fails(result, "town: neither a column", "height, ", f"--{role}")
     same = command.write("same.txt", ["all"] * len(command.sex))

@@ -95,14 +95,12 @@ def test_weights_are_repeated_rows(command, line, keys, tol):
     assert source["effective_rows"] == pytest.approx(w.sum() ** 2 / (w**2).sum())
 
 
-@pytest.mark.parametrize("command", ["cluster"], indirect=True)
-def test_rows_of_weight_0_are_no_rows(command, monkeypatch):
+def test_rows_of_weight_0_are_no_rows(workspace, monkeypatch):
     """Also of the clusters without fairness, by a kernel that is never stored."""
     monkeypatch.setattr(_encoder, "BLOCK_BYTES", 64)  # some blocks have no weight
-    frame, _ = weighted(command)
-    frame["w"] = np.arange(len(frame)) % 3 * (np.arange(len(frame)) % 15 > 8)
+    frame = workspace.frame.assign(w=np.arange(60) % 3 * (np.arange(60) % 15 > 8))
     rows = (frame[frame["w"] > 0], frame)
-    reports = (report(command, data, CUT_LINE, "--weight", "w") for data in rows)
+    reports = (report(workspace, data, CUT_LINE, "--weight", "w") for data in rows)
     expected, actual = (values(content, [*CUT, "baseline"]) for content in reports)
     # The same clusters: all that differs is rounding, by 1e-16 in a cut near zero.
     np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
@@ -134,13 +132,12 @@ def test_measures_of_weighted_rows(people, line):
     assert np.abs(actual - report(frame)).max() > 1e-3
 
 
-@pytest.mark.parametrize("method", ["linear", "calibrated"])
+@pytest.mark.parametrize("method", ["linear --tol 0.05", "calibrated --kappa 0.3"])
 def test_what_classify_reports_is_what_evaluate_says(people, method):
     frame, _ = weighted(people)
     data = people.save(frame, "data.csv")
-    options = {"linear": "--tol 0.05", "calibrated": "--kappa 0.3"}[method]
-    line = ["--method", method, *options.split(), "--test", data]
-    reported = people.done(data, "--weight", "w", *line)
+    line = ["--method", *method.split(), "--weight", "w", "--test", data]
+    reported = people.done(data, *line)
     roles = ["--groups", f"{data}:sex", "--target", f"{data}:hired"]
     roles += ["--weight", f"{data}:w", "--interval", "0.1,0.6"]
     # A model needs no weights, and takes them for no feature.

@@ -39,7 +39,6 @@ class Models:
         command += ["--standardize", "--quiet"]
         if "calibrated" not in options:  # few steps to some model
             command += ["--max-iter", 2, "--tol", 0.1, "--surrogate-width", 1]
-            command += ["--no-baseline"]
         result = self.invoke(*command, "-o", self.model, *options)
         assert result.exit_code in (0, 3), result.output
 
