@@ -2,12 +2,10 @@
 
 import contextlib
 import gzip
+import io
 import json
-import os
-import pty
-import signal
-import threading
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,7 +14,8 @@ import numpy as np
 import pandas
 import pytest
 from click.testing import CliRunner, Result
-from scipy import io, sparse
+from scipy import sparse
+from scipy.io import mmwrite
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
@@ -28,6 +27,7 @@ from scalefair.cli import main
 from scalefair.cluster import FairSpectralClustering
 from scalefair.datasets import make_fair_sbm
 from scalefair.decomposition import FairPCA
+from scalefair.files._tables import FLOAT_OPTIONS
 from scalefair.linear_model import PartiallyFairClassifier
 from scalefair.postprocessing import ExplainableSVDRegressor
 
@@ -62,7 +62,12 @@ class Runs:
         return dense, compressed
 
     def invoke(self, *arguments) -> Result:
+        self.before = self.written()
         return CliRunner().invoke(main, [str(a) for a in arguments])
+
+    def written(self) -> list[bytes]:
+        paths = (self.output, self.report)
+        return [path.read_bytes() for path in paths if path.exists()]
 
     def run(self, data=None, *options, **roles) -> Result:
         """Run the command of these files."""
@@ -84,12 +89,15 @@ class Runs:
         assert bool(message) == bool(result.stderr)
         return json.loads(result.stdout)
 
-    def predict(self, table, *options) -> pandas.DataFrame:
-        """What the model in the output says of the rows of a table."""
+    def run_predict(self, table, *options) -> Result:
         path = self.folder / "scores.csv"
-        result = self.invoke("predict", self.output, table, "-o", path, *options)
+        return self.invoke("predict", self.output, table, "-o", path, *options)
+
+    def predict(self, *arguments) -> pandas.DataFrame:
+        """What the model in the output says of the rows of a table."""
+        result = self.run_predict(*arguments)
         assert (result.exit_code, result.output) == (0, "")
-        return pandas.read_csv(path)
+        return pandas.read_csv(self.folder / "scores.csv", **FLOAT_OPTIONS)
 
     def read_report(self) -> dict:
         def refuse(constant):
@@ -108,8 +116,7 @@ class Runs:
             assert len(result.stderr.splitlines()) == 1
         for fragment in fragments:
             assert str(fragment) in message
-        assert self.output.read_bytes() == OLD
-        assert not self.report.exists()
+        assert self.written() == self.before
         assert list(self.folder.glob(".*.tmp")) == []
         return message
 
@@ -133,7 +140,7 @@ class Graph(Runs):
         self.npz = folder / "graph.npz"
         self.mtx = folder / "graph.mtx"
         sparse.save_npz(self.npz, data.graph)
-        io.mmwrite(self.mtx, sparse.coo_matrix(data.graph))
+        mmwrite(self.mtx, sparse.coo_matrix(data.graph))
         self.pairs = np.transpose(sparse.triu(data.graph).nonzero()).tolist()
         edges = ["node_1,node_2", *(f"{i},{j}" for i, j in self.pairs)]
         self.edges = self.write("graph.csv", edges)
@@ -193,9 +200,8 @@ class Table(Runs):
         """The rows in a format, and the options that name their roles."""
         if kind in ("npy", "npz"):
             return getattr(self, kind), self.files
-        path, columns = self.folder / f"stored {kind}", ["sex", self.target]
-        roles = dict(zip(("groups", "target"), columns, strict=True))
-        roles = {role: roles[role] for role in self.files}
+        path = self.folder / f"stored {kind}"
+        roles = dict(zip(self.files, ("sex", self.target), strict=False))
         if kind == "packed":
             path.write_bytes(gzip.compress(self.csv.read_bytes()))
         elif kind == "parquet":
@@ -310,28 +316,18 @@ def on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
 
+    class Screen(io.StringIO):
+        isatty = partial(bool, True)
+
     def run(*arguments) -> tuple[int, str]:
-        parent, child = pty.openpty()
-        shown: list[bytes] = []
-
-        def read() -> None:
-            # Linux reports the end of a pseudo-terminal as an error.
-            with contextlib.suppress(OSError):
-                while chunk := os.read(parent, 4096):
-                    shown.append(chunk)
-
-        reader = threading.Thread(target=read)
-        reader.start()
+        screen = Screen()
         with (
-            open(child, "w") as screen,
             contextlib.redirect_stdout(screen),
             contextlib.redirect_stderr(screen),
             pytest.raises(SystemExit) as stopped,
         ):
             main([str(a) for a in arguments])
-        reader.join()
-        os.close(parent)
-        return stopped.value.code, b"".join(shown).decode()
+        return stopped.value.code, screen.getvalue()
 
     return run
 
@@ -404,11 +400,3 @@ def wages(tmp_path, plain_network, named_network):
     wages_runs.plain = wages_runs.dump(plain_network, "plain.joblib")
     wages_runs.named = wages_runs.dump(named_network, "named.joblib")
     return wages_runs
-
-
-@pytest.fixture
-def interruptible():
-    """Processes that are started take SIGINT, also where this one ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)

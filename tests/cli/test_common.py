@@ -1,7 +1,6 @@
 """What all commands share, with made-up commands: ends, options, outputs, fits."""
 
 import errno
-import json
 import os
 import re
 import signal
@@ -11,6 +10,7 @@ import time
 import warnings
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import numpy as np
@@ -25,13 +25,7 @@ import scalefair
 from scalefair.cli import _options as opt
 from scalefair.cli import _run, main
 from scalefair.cli._encoder import describe_passes, map_blocks, watch_passes
-from scalefair.cli._errors import (
-    NOT_CONVERGED,
-    Commands,
-    Failure,
-    printable,
-    translate,
-)
+from scalefair.cli._errors import Commands, Failure, printable, translate
 from scalefair.cli._options import Finite, estimator_options, option, shared
 from scalefair.cluster import FairSpectralClustering
 from scalefair.decomposition import FairPCA
@@ -49,11 +43,9 @@ def run(body, *arguments, options=()):
 
 def values_of(options, *arguments):
     """Return what a command with these options is called with, or a failed result."""
-    values_given = {}
-    result = run(
-        lambda **values: values_given.update(values), *arguments, options=options
-    )
-    return values_given if result.exit_code == 0 else result
+    given = {}
+    result = run(lambda **x: given.update(x), *arguments, options=options)
+    return given if result.exit_code == 0 else result
 
 
 def raise_(error):
@@ -90,11 +82,11 @@ def test_every_exception_is_one_line_and_an_exit_code(error, code, fragments, de
         assert fragment in line
 
 
-def test_exits_that_are_no_errors():
+@pytest.mark.parametrize("error", [SystemExit(3), click.exceptions.Exit(3)])
+def test_exits_that_are_no_errors(error):
     """Rich exits when nobody reads what it prints."""
-    for error, code in [(SystemExit(1), 1), (click.exceptions.Exit(NOT_CONVERGED), 3)]:
-        result = run(raise_(error))
-        assert (result.exit_code, result.output) == (code, "")
+    result = run(raise_(error))
+    assert (result.exit_code, result.output) == (3, "")
 
 
 def test_what_a_terminal_would_obey_is_escaped():
@@ -104,19 +96,13 @@ def test_what_a_terminal_would_obey_is_escaped():
     assert Failure("a\x1b[31m").message == "a\\x1b[31m"
 
 
-HEAVY = {"numpy", "scipy", "sklearn", "numba", "pandas", "rich", "matplotlib"}
-
-
 def test_help_imports_nothing_heavy():
-    code = (
-        "import json, sys\nfrom scalefair.cli import main\n"
-        "try: main()\nexcept SystemExit: pass\n"
-        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
-    )
-    command = [sys.executable, "-c", code, "--help"]
-    done = subprocess.run(command, capture_output=True, check=True)
-    assert not HEAVY & set(json.loads(done.stderr))
-    assert b"--help" in done.stdout
+    command = [sys.executable, "-X", "importtime", "-m", "scalefair.cli", "--help"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    heavy = {"numpy", "scipy", "sklearn", "numba", "pandas", "rich", "matplotlib"}
+    assert "click" in imported - heavy == imported
+    assert "--help" in done.stdout
 
 
 def test_the_group_lists_its_commands():
@@ -132,7 +118,7 @@ def test_the_group_lists_its_commands():
 
 @pytest.mark.parametrize("name", main.commands)
 def test_help_of_each_command(name):
-    """Options are in sections, each once; those of all commands come last."""
+    """It lists each option once."""
     command = main.commands[name].load()
     assert command.name == name
     text = CliRunner().invoke(main, [name, "--help"]).output.partition("-h, --help")[0]
@@ -141,10 +127,6 @@ def test_help_of_each_command(name):
     assert len(listed) == len(options)
     for param in options:
         assert {spelling.lstrip("-") for spelling in param.opts} & {*listed}
-    sections = re.findall(r"^(\S.*):$", text, re.MULTILINE)
-    last = ["Columns", "Measures", "Files", "Advanced", "Other options"]
-    last = [section for section in last if section in sections]
-    assert sections[-len(last) :] == last
 
 
 def test_a_process_is_silent_in_a_pipe(workspace):
@@ -169,14 +151,13 @@ def test_a_file_that_is_cut_during_the_fit(components, monkeypatch):
     pca = partial(components.run, components.npy, groups=components.sexes)
     assert pca().exit_code == 0
     result = pca("--memory-limit", "1kB")  # it is too short from the start
-    assert result.exit_code == 1
-    assert "is truncated" in result.stderr
+    components.fails(result, "is truncated")
 
 
-# Interrupts. One call of compiled code, which no signal ends: an hour or so, if nothing
-# else ends it.
+# One call of compiled code, which no signal ends: an hour or so, if nothing else does.
 SCRIPT = """
 import hashlib
+import signal
 from pathlib import Path
 import click
 from scalefair.cli._errors import Commands
@@ -196,28 +177,24 @@ def made_up(where):
     write_files({Path("old"): lambda f: f.write(b"new")})
     compute()
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored
 group()
 """
 
 
-@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("where", ["within", "after"])
 def test_an_interrupt_acts_while_compiled_code_runs(tmp_path, where):
     (tmp_path / "old").write_bytes(b"old")
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, "made-up", where],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        assert process.stdout.readline() == b"here\n"
-        time.sleep(0.5)  # too short, and the interrupt would be an easy one
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)  # it is left after half a second
-    finally:
-        process.kill()
-        process.communicate()
+    command = [sys.executable, "-c", SCRIPT, "made-up", where]
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:
+        try:
+            assert process.stdout.readline() == b"here\n"
+            time.sleep(0.5)  # too short, and the interrupt would be an easy one
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)  # half a second is enough
+        finally:
+            process.kill()
     state = b"the results had been written" if where == "after" else b"nothing written"
     assert (process.returncode, out) == (130, b"")
     assert err == b"error: interrupted, " + state + b"\n"
@@ -253,7 +230,6 @@ def test_options_agree_with_the_estimator(estimator):
     for param in params:
         assert param.opts[0] == "--" + param.name.replace("_", "-")
         assert param.help.endswith(".")
-        assert len(param.help) > 15
         for markup in ("`", '"', ":math:", "]_", "(see", "None", "_=", " ."):
             assert markup not in param.help
         for kind in constraints[param.name]:
@@ -324,12 +300,6 @@ def test_messages_name_options(message, expected):
     assert translate(message) == message
 
 
-def outputs_of(path, inputs=(), **names):
-    """Return the outputs of a command that names a file and perhaps a report."""
-    taken = {"output": path, "report_file": None, "quiet": False, **names}
-    return _run.take_outputs(taken, *inputs, output=".csv")
-
-
 def test_stdout_is_an_output(tmp_path):
     path = tmp_path / "report"
 
@@ -340,13 +310,9 @@ def test_stdout_is_an_output(tmp_path):
         _run.write_files({path: writers[name] for name, path in written.items()})
 
     options = [opt.output_option("ids"), *shared("report quiet")]
-    line = ("-o", "-", "--verbose", "--report")
-    result = run(body, *line, path, options=options)
+    result = run(body, "-o", "-", "--verbose", "--report", path, options=options)
     assert (result.exit_code, result.stdout) == (0, "id\na\n\u00e9\n")
     assert path.read_bytes() == b"False"  # whatever is asked for
-    result = run(body, *line, "-", options=options)
-    assert result.exit_code == 2
-    assert "--output and --report" in result.stderr
 
 
 def test_nothing_on_stdout_if_a_file_fails(tmp_path, capsys):
@@ -361,6 +327,10 @@ def test_nothing_on_stdout_if_a_file_fails(tmp_path, capsys):
 
 
 def test_outputs_are_checked_before_the_work(tmp_path, monkeypatch):
+    def outputs_of(path, report=None):
+        taken = {"output": path, "report_file": report, "quiet": False}
+        return _run.take_outputs(taken, rows, output=".csv")
+
     rows = tmp_path / "rows.csv"
     rows.touch()
     (tmp_path / "link.csv").symlink_to(rows)
@@ -373,25 +343,14 @@ def test_outputs_are_checked_before_the_work(tmp_path, monkeypatch):
         rows / "a.csv": "does not exist; create",
     }.items():
         with pytest.raises(Failure, match=f"^{re.escape(str(path))}.*{fragments}"):
-            outputs_of(path, inputs=[rows])
+            outputs_of(path)
     with pytest.raises(Failure, match="is not a regular file"):
-        outputs_of(tmp_path / "a.csv", report_file=Path(os.devnull))
+        outputs_of(tmp_path / "a.csv", Path(os.devnull))
     written = tmp_path / "A.CSV"
-    assert outputs_of(written, inputs=[rows]) == ({"output": written}, True)
+    assert outputs_of(written) == ({"output": written}, True)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(Failure, match="no permission to write"):
         outputs_of(written)
-
-
-class Model:
-    """Does in `fit` what it was made for."""
-
-    def __init__(self, act):
-        self.act = act
-
-    def fit(self, X, **_):
-        self.act()
-        return self
 
 
 @pytest.mark.parametrize(
@@ -406,7 +365,8 @@ class Model:
 )
 def test_a_fit_that_fails_names_the_file(error, code, fragments):
     def body(tol):
-        _run.fit(Model(raise_(error)), [], path="rows.csv", show=False)
+        model = SimpleNamespace(fit=lambda X: raise_(error)())
+        _run.fit(model, [], path="rows.csv", show=False)
 
     result = run(body, options=[option("All", "--tol")])
     assert result.exit_code == code
@@ -421,16 +381,13 @@ def test_warnings_are_said_once_and_not_those_for_developers():
         for _ in range(2):
             warnings.warn("raise max_iter", UserWarning, stacklevel=2)
 
-    class Strict(Model):
-        def fit(self, X, *, y, sensitive_features):
-            assert (X, y, sensitive_features) == ([], "y", 0)
-            act()
+    def fit(X, *, y, sensitive_features):
+        assert (X, y, sensitive_features) == ([], "y", 0)
+        act()
 
     def body(max_iter):
-        model = Strict(act)
-        assert (
-            _run.fit(model, [], path="a", show=False, y="y", sensitive_features=0) >= 0
-        )
+        model = SimpleNamespace(fit=fit)
+        _run.fit(model, [], path="a", show=False, y="y", sensitive_features=0)
         with _run.library_warnings():
             act()
 

@@ -89,7 +89,7 @@ def test_words_are_spelled_as_the_model_knows_them(wages, train_network):
 def test_wherever_an_encoder_is(wages, train_network, steps):
     """Whether or not it has seen the names of its columns."""
     frame = wages.frame[["job", "height"]].assign(job=" " + wages.frame["job"])
-    frame.loc[3, "job"] = None
+    frame.loc[3, "job"] = np.nan
     model = train_network(frame, wages.y, *steps)
     data = wages.edited(3, "job", "")
     agree(done(wages, data, model=wages.dump(model)), model, frame, wages)
