@@ -56,8 +56,7 @@ def test_labels(demo):
 
 
 def test_report(demo):
-    folder, _ = demo
-    report = read_report(folder)
+    report = read_report(demo[0])
     assert report["command"] == "demo"
     assert report["parameters"]["n_nodes"] == report["input"]["n_nodes"] == 2000
     fair, unfair = (report["methods"][n] for n in ("fair", "without fairness"))
