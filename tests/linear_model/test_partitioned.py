@@ -59,16 +59,17 @@ def as_blocks(X):
 PARTITIONED = [as_reader, as_array, as_csr_blocks, as_frame]
 
 
-def make_rows():
-    rng = np.random.RandomState(4)
-    group = np.sort(rng.randint(3, size=1500))  # parts without some of the groups
-    X = rng.randn(1500, 3) + 0.6 * (group[:, None] == 1)
-    y = np.where(X.sum(axis=1) + rng.randn(1500) > 0.6, "yes", "no")
-    y[300:310] = "no"  # a part without one of the classes
+def make_rows(m, n_groups, seed, threshold):
+    rng = np.random.RandomState(seed)
+    group = np.sort(rng.randint(n_groups, size=m))  # parts without some of the groups
+    X = rng.randn(m, 3) + 0.6 * (group[:, None] == 1)
+    y = np.where(X.sum(axis=1) + rng.randn(m) > threshold, "yes", "no")
     return X, y, np.array(["a", "b", "c"])[group]
 
 
-X, y, group = make_rows()
+X, y, group = make_rows(1500, 3, seed=4, threshold=0.6)
+y[300:310] = "no"  # a part without one of the classes
+MANY_ROWS = make_rows(4000, 2, seed=2, threshold=0.9)
 
 
 def classifier(**params):
@@ -195,11 +196,10 @@ def test_prediction(fitted, form):
             assert actual.npartitions == (3 if form is as_frame else len(CUTS) - 1)
         if method == "predict":
             assert (np.asarray(actual) == expected).all()
+            score = fitted.score(form(X), y, sensitive_features=group)
+            assert score == np.mean(expected == y)
         else:
             assert_allclose(np.asarray(actual), expected, rtol=1e-12, atol=1e-14)
-    assert fitted.score(form(X), y, sensitive_features=group) == fitted.score(
-        X, y, sensitive_features=group
-    )
 
 
 def test_prediction_of_some_groups_is_lazy(fitted):
@@ -248,38 +248,25 @@ def test_entries_that_are_not_finite_are_placed(form):
 
 @pytest.mark.parametrize("form", [as_reader, as_array])
 def test_labels_and_groups_must_fit(form):
-    def fit(y=y, group=group, **params):
-        classifier(**params).fit(form(X), y, sensitive_features=group)
-
     bad = {
-        "found 1 class": {"y": np.zeros(1500)},
-        "Only binary .* multiclass, with 3 classes: 'a', 'b'": {"y": group},
-        "continuous": {"y": np.where(y == "yes", 0.5, 1.25)},
-        r"only one group \('a'\)": {"group": ["a"] * 1500},
-        "1499 labels for 1500": {"y": y[1:]},
-        "1499 groups for 1500": {"group": group[1:]},
-        "'partial_auc' compares pairs of rows": {"loss": "partial_auc"},
+        "found 1 class": (np.zeros(1500), group),
+        "Only binary .* multiclass, with 3 classes: 'a', 'b'": (group, group),
+        "continuous": (np.where(y == "yes", 0.5, 1.25), group),
+        r"only one group \('a'\)": (y, ["a"] * 1500),
+        "1499 labels for 1500": (y[1:], group),
+        "1499 groups for 1500": (y, group[1:]),
     }
-    for message, given in bad.items():
+    for message, (labels, groups) in bad.items():
         with pytest.raises(ValueError, match=message):
-            fit(**given)
+            classifier().fit(form(X), labels, sensitive_features=groups)
+    with pytest.raises(ValueError, match="'partial_auc' compares pairs of rows"):
+        classifier(loss="partial_auc").fit(form(X), y, sensitive_features=group)
 
 
 @pytest.fixture
 def small_samples(monkeypatch):
     """The rows below are many."""
     monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", 1200)
-
-
-def make_many_rows():
-    rng = np.random.RandomState(2)
-    group = np.sort(rng.randint(2, size=4000))  # parts without one of the groups
-    X = rng.randn(4000, 3) + 0.6 * group[:, None]
-    y = np.where(X.sum(axis=1) + rng.randn(4000) > 0.9, "yes", "no")
-    return X, y, np.where(group == 1, "b", "a")
-
-
-MANY_ROWS = make_many_rows()
 
 
 def in_parts(X):
@@ -442,16 +429,15 @@ def test_ranks_of_parts(kind, has_weights):
         tie = _largest_tie(scores, groups, interval, weights)
         assert ranked.largest_tie(interval) == pytest.approx(tie, abs=5e-3)
     levels = [0.0, 0.02, 0.5, 0.98, 1.0]
-    options = {"weights": weights, "method": "inverted_cdf"}
-    assert (
-        oracle.quantiles([1.0, 0.0], levels) == np.quantile(scores, levels, **options)
-    ).all()
+    expected = np.quantile(scores, levels, weights=weights, method="inverted_cdf")
+    assert (oracle.quantiles([1.0, 0.0], levels) == expected).all()
     shift = most_accurate_shift(scores, signs, weights)
     assert ranked.most_accurate_shift() == pytest.approx(shift, abs=2e-3)
 
 
 def travelled(monkeypatch, copies):
     """Bytes to and from the parts in each step, of so many copies of the rows."""
+    monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", 1200)
     totals, map_to, keep = [], DaskParts.map, DaskParts.like
     gather = DaskParts.gather
 
@@ -485,7 +471,7 @@ def travelled(monkeypatch, copies):
         lambda: ranked.gap((0.1, 0.5), None),
         lambda: ranked.quantiles([0.1, 0.9]),
         lambda: ranked.largest_tie((0.1, 0.5)),
-        lambda: ranked.most_accurate_shift(),
+        ranked.most_accurate_shift,
     ):
         totals.append(0)
         result()
@@ -494,12 +480,8 @@ def travelled(monkeypatch, copies):
 
 
 def test_what_travels_does_not_grow_with_the_rows(monkeypatch):
-    totals = []
-    for copies in (1, 16):
-        monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", 1200)
-        totals.append(travelled(monkeypatch, copies))
-    one, many = totals
-    assert (many <= 1.2 * one).all(), totals
+    one, many = (travelled(monkeypatch, copies) for copies in (1, 16))
+    assert (many <= 1.2 * one).all(), (one, many)
 
 
 def test_weights_of_a_collection():
