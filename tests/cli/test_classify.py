@@ -377,13 +377,12 @@ def test_the_calibrated_classifier_is_the_estimators(people, estimator, target):
     model = FairCalibratedClassifier(plain, (0.1, 0.6), 0.2, target=target, cv=folds)
     X, y, sex = people.X[:160], people.y[:160], people.sex[:160]
     model.fit(X, y, sensitive_features=sex)
-    classifier = saved["classifier"]
     # Columns of numbers come first in the encoded table, as in `people.X`.
-    scores = model.decision_function(people.X, sensitive_features=people.sex)
-    roles = {"sensitive_features": people.sex}
-    np.testing.assert_array_equal(
-        classifier.decision_function(people.X, **roles), scores
+    actual, expected = (
+        by.decision_function(people.X, sensitive_features=people.sex)
+        for by in (saved["classifier"], model)
     )
+    np.testing.assert_array_equal(actual, expected)
     for name in ("kappa", "partial_parity_gap", "null_gap", "roc_distance"):
         assert report[name] == getattr(model, f"{name}_")
     assert report["partial_parity_gap"] <= 0.2
