@@ -17,10 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from scalefair.files._tables import FLOAT_OPTIONS
 from scalefair.linear_model import PartiallyFairClassifier
-from scalefair.metrics import (
-    null_parity_gap,
-    partial_parity_gap,
-)
+from scalefair.metrics import null_parity_gap, partial_parity_gap
 from scalefair.postprocessing import FairCalibratedClassifier
 from scalefair.streaming import RowReader
 
@@ -226,9 +223,8 @@ def test_test_of_svmlight_may_have_other_features(people):
         result = people.run(train, "--test", zero, *options, target=None, groups=3)
         people.fails(result, f"{zero}: has a feature 0")
     message = "1 value(s) of features TRAIN lacks"
-    _, report = done(
-        people, train, "--test", test, target=None, groups=3, message=message
-    )
+    roles = {"target": None, "groups": 3}
+    report = people.done(train, "--test", test, message=message, **roles)
     assert report["test"]["accuracy"] == 1
     assert report["input"]["n_features"] == 2
 
@@ -278,14 +274,14 @@ def test_rows_in_blocks(people, fits):
 def test_bad_values_in_blocks_are_placed(people, real_fit, options):
     options += ("--memory-limit", "4kB")
     lines = people.svm.read_text().splitlines()
-    lines[50] = "1 2:3 1:4"
-    people.svm.write_text("\n".join(lines))
-    result = people.run(people.svm, *options, target=None, groups=6)
-    people.fails(result, f"{people.svm}:51: ", "rising numbers")
-    lines[50] = "1 2:nan"
-    people.svm.write_text("\n".join(lines))
-    result = people.run(people.svm, *options, target=None, groups=6)
-    people.fails(result, people.svm, "row 50, column 1")
+    for line, place in (
+        ("1 2:3 1:4", (f"{people.svm}:51: ", "rising numbers")),
+        ("1 2:nan", (people.svm, "row 50, column 1")),
+    ):
+        lines[50] = line
+        people.write(people.svm, lines)
+        result = people.run(people.svm, *options, target=None, groups=6)
+        people.fails(result, *place)
 
 
 def test_missing_values_are_listed_and_dropped(people):
@@ -381,13 +377,12 @@ def test_the_calibrated_classifier_is_the_estimators(people, estimator, target):
     model = FairCalibratedClassifier(plain, (0.1, 0.6), 0.2, target=target, cv=folds)
     X, y, sex = people.X[:160], people.y[:160], people.sex[:160]
     model.fit(X, y, sensitive_features=sex)
-    classifier = saved["classifier"]
     # Columns of numbers come first in the encoded table, as in `people.X`.
-    scores = model.decision_function(people.X, sensitive_features=people.sex)
-    roles = {"sensitive_features": people.sex}
-    np.testing.assert_array_equal(
-        classifier.decision_function(people.X, **roles), scores
+    actual, expected = (
+        by.decision_function(people.X, sensitive_features=people.sex)
+        for by in (saved["classifier"], model)
     )
+    np.testing.assert_array_equal(actual, expected)
     for name in ("kappa", "partial_parity_gap", "null_gap", "roc_distance"):
         assert report[name] == getattr(model, f"{name}_")
     assert report["partial_parity_gap"] <= 0.2

@@ -103,12 +103,8 @@ def test_rows_in_files(home, made, form):
 def test_it_says_what_to_do_next(home, made, entries, fragments):
     made(sensitive_features=np.zeros(4), feature_names=["x", "y"], **entries)
     text = invoke("law-school", "--verbose").stdout
-    for fragment in (
-        *fragments,
-        "1 groups",
-        "wrote law-school/about.txt",
-        "next: scalefair",
-    ):
+    said = "1 groups", "wrote law-school/about.txt", "next: scalefair"
+    for fragment in fragments + said:
         assert fragment in text
     assert invoke("law-school", "--quiet").stdout == ""
 
@@ -118,24 +114,21 @@ def test_it_says_what_to_do_next(home, made, entries, fragments):
     [
         (("lastfm",), 2, ("no data set lastfm", "did you mean lastfm-asia?")),
         (("--output-dir", "out"), 2, ("--output-dir goes with the NAME",)),
-        (
-            ("pokec", "--no-download"),
-            1,
-            ("error: pokec:", "--no-download", "--data-home", "https://"),
-        ),
+        (("pokec", "--no-download"), 1, ("error: pokec:", "--data-home", "https://")),
         (("lastfm-asia", "--output-dir", "file"), 1, ("file: is not a folder",)),
         (("lastfm-asia", "--output-dir", "no/such"), 1, ("does not exist",)),
     ],
 )
 def test_what_cannot_be_done(home, arguments, code, fragments):
-    (home.parent / "work" / "file").write_text("mine")
+    mine = home.parent / "work" / "file"
+    mine.write_text("mine")
     result = invoke(*arguments, "--data-home", home)
     assert result.exit_code == code
     for fragment in fragments:
         assert fragment in result.stderr
     assert "Traceback" not in result.stderr
-    assert [path.name for path in (home.parent / "work").iterdir()] == ["file"]
-    assert (home.parent / "work" / "file").read_text() == "mine"
+    assert list(mine.parent.iterdir()) == [mine]
+    assert mine.read_text() == "mine"
 
 
 def test_a_damaged_file_is_named_and_nothing_is_written(home):

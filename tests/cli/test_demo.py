@@ -24,10 +24,6 @@ def demo(tmp_path_factory):
     return folder, invoke(*SIZES, "--output-dir", folder)
 
 
-def read_report(folder):
-    return json.loads((folder / "report.json").read_text())
-
-
 def test_says_what_it_did(demo):
     _, result = demo
     assert (result.exit_code, result.stderr) == (0, "")
@@ -56,8 +52,7 @@ def test_labels(demo):
 
 
 def test_report(demo):
-    folder, _ = demo
-    report = read_report(folder)
+    report = json.loads((demo[0] / "report.json").read_text())
     assert report["command"] == "demo"
     assert report["parameters"]["n_nodes"] == report["input"]["n_nodes"] == 2000
     fair, unfair = (report["methods"][n] for n in ("fair", "without fairness"))
@@ -96,7 +91,8 @@ def test_nodes_outside_the_largest_component(tmp_path):
     sizes = ("demo", "--nodes", 500, "-k", 2, "--average-degree", 4)
     result = invoke(*sizes, "--output-dir", tmp_path)
     assert result.exit_code == 0
-    n_left_out = read_report(tmp_path)["input"]["n_nodes_left_out"]
+    report = json.loads((tmp_path / "report.json").read_text())
+    n_left_out = report["input"]["n_nodes_left_out"]
     assert n_left_out > 0
     assert f"{n_left_out} nodes outside the largest component" in result.stdout
 

@@ -32,12 +32,11 @@ def test_columns(components):
     lines[3] = lines[3].replace("cook", "?").replace("nurse", "?")
     path = components.write("people.csv", [line.replace(".", ",") for line in lines])
     report, columns, commands, result = described(components, path)
-    read = report["input"]
-    assert (read["n_rows"], read["n_columns"]) == (40, 6)
-    assert (read["header"], read["delimiter"], read["decimal"]) == (True, ";", ",")
-    assert [column["type"] for column in columns.values()] == [
-        *("words", "numbers", "words", "words", "words", "whole numbers"),
-    ]
+    expected = {"n_rows": 40, "n_columns": 6, "header": True}
+    expected |= {"delimiter": ";", "decimal": ","}
+    assert expected.items() <= report["input"].items()
+    types = ["words", "numbers", "words", "words", "words", "whole numbers"]
+    assert [column["type"] for column in columns.values()] == types
     assert columns["id"]["role"] == "id"
     assert columns["note"]["role"] == "id or text"
     assert "groups" in columns["sex"]["role"]
@@ -238,21 +237,18 @@ def test_a_matrix_of_named_nodes_is_no_table_of_rows(components):
 
 
 def test_files_that_cannot_be_read(components):
-    twice = components.write("twice.csv", ["a,a", "1,2"])
-    for path in ("no.csv", components.write("empty.csv", []), twice):
-        result = components.invoke("describe", path)
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr.startswith(f"error: {path}:")
     damaged = components.folder / "damaged.npz"
     damaged.write_bytes(components.npz.read_bytes()[:100])
     # Numbers, but no rows of them, and no graph.
     wide = ["%%MatrixMarket matrix coordinate real general", "3 4 1", "1 2 0.5"]
-    paths = [damaged, components.write("no.mtx", ["text"])]
-    paths.append(components.write("wide.mtx", wide))
+    files = {"empty.csv": [], "twice.csv": ["a,a", "1,2"], "no.mtx": ["text"]}
+    files["wide.mtx"] = wide
+    paths = ["no.csv", damaged, *(components.write(*file) for file in files.items())]
     one = np.ones((2, 2, 2))
     for X in (np.array(1.0), one, one[0] * 1j, one[0].astype("S")):
         paths.append(components.folder / f"{X.ndim}{X.dtype}.npy")
         np.save(paths[-1], X)
     for path in paths:
         result = components.invoke("describe", path)
-        assert (result.exit_code, f"{path}: " in result.stderr) == (1, True)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith(f"error: {path}:")

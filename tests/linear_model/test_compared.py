@@ -20,11 +20,7 @@ from scalefair.linear_model import (
     _continuation,
     partial_fairness_path,
 )
-from scalefair.metrics import (
-    null_parity_gap,
-    partial_parity_gap,
-    unmixed_parity_gap,
-)
+from scalefair.metrics import null_parity_gap, partial_parity_gap, unmixed_parity_gap
 
 INTERVAL = (0.1, 0.6)
 GIVEN = ("positive", "label")
@@ -97,10 +93,8 @@ def test_gap_is_at_most_kappa(kind, params):
     else:
         # Where the gap lies between ranks these become denser.
         assert model.thresholds_.size % (6 * n_families) == 0
-        shape = [
-            n for n in (1 + (model.given == "label"), 1 + (kind == "each")) if n > 1
-        ]
-        assert list(model.thresholds_.shape[:-1]) == shape
+        n_axes = (model.given == "label") + (kind == "each")
+        assert model.thresholds_.shape[:-1] == (2,) * n_axes
     if kind == "each":
         assert [g.tolist() for g in model.groups_] == [["f", "m"], [0, 1, 2]]
         assert model.coef_.shape == (1 + 3 * model.interactions, 3)
@@ -190,15 +184,12 @@ def test_a_fit_to_groups_forgets_the_gap_of_probabilities():
     assert not hasattr(model, "unmixed_parity_gap_")
 
 
-def test_columns_of_probabilities():
+def test_probabilities_of_a_group_in_two_halves():
     X, y, groups = table("probabilities", 500)
     frame = groups["group_probabilities"]
     model = classifier("probabilities", criterion="weak")
     model.fit(X, y, group_probabilities=frame)
-    permuted = clone(model).fit(X, y, group_probabilities=frame[["c", "b", "a"]])
-    assert_allclose(permuted.coef_, model.coef_, rtol=0, atol=1e-12)
-    assert permuted.groups_.tolist() == model.groups_.tolist() == ["a", "b", "c"]
-    # A group in two halves: the same rates, and the same fit but for rounding.
+    # The same rates, and the same fit but for rounding.
     halves = frame.assign(b=frame["b"] / 2, d=frame["b"] / 2)
     twice = clone(model).fit(X, y, group_probabilities=halves)
     assert twice.objective_ == pytest.approx(model.objective_, rel=1e-2)
@@ -233,9 +224,7 @@ def test_folds_are_judged_as_all_rows_are(kind):
         assert search.cv_results_["fairness"][i, 0] == pytest.approx(1 - gap)
     best = clone(model).set_params(kappa=search.kappa_).fit(X, y, **groups)
     assert search.best_estimator_.objective_ == pytest.approx(best.objective_, rel=1e-4)
-    assert search.predict(X, **groups if kind != "probabilities" else {}).shape == (
-        600,
-    )
+    assert search.predict(X_test, **needed).shape == (300,)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

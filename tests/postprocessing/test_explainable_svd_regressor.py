@@ -24,10 +24,7 @@ from sklearn.svm import LinearSVR
 
 from scalefair import _memory
 from scalefair.metrics import moment_gaps, statistical_parity_ks
-from scalefair.postprocessing import (
-    ExplainableSVDRegressor,
-    _passes,
-)
+from scalefair.postprocessing import ExplainableSVDRegressor, _passes
 from scalefair.postprocessing._fair_layer import fair_layer
 from scalefair.postprocessing._hosts import find_host
 from scalefair.postprocessing._layer_moments import LayerMoments
