@@ -229,13 +229,10 @@ class GroupMoments:
         GroupMoments
             Itself.
         """
-        moments = GroupMoments.from_data(
-            X,
-            groups,
-            group_probabilities=group_probabilities,
-            sample_weight=sample_weight,
+        moments = GroupMoments._from_attributes(
+            X, groups, "joint", sample_weight, group_probabilities
         )
-        vars(self).update(vars(self.merge(moments)))
+        vars(self).update(vars(self.merge(moments[0])))
         return self
 
     def merge(self, other: GroupMoments) -> GroupMoments:
