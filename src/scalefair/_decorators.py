@@ -74,12 +74,12 @@ def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
         if first in ("self", "cls"):
             owner = (args[0] if first == "cls" else type(args[0])).__name__ + "."
         try:
-            arguments = signature.bind_partial(*args, **kwargs).arguments
-            is_missing = needs_groups and all(
-                arguments.get(name) is None for name in GROUP_ARGUMENTS
-            )
+            is_missing = False
+            if needs_groups:
+                arguments = signature.bind_partial(*args, **kwargs).arguments
+                is_missing = all(arguments.get(k) is None for k in GROUP_ARGUMENTS)
             if not is_missing:
-                signature.bind(*args, **kwargs)
+                arguments = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             by_name = " Pass groups by name, sensitive_features=."
             hint = by_name * ("too many positional" in str(error))
