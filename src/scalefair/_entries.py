@@ -344,13 +344,7 @@ def graph_as_matrix(
     A = sparse.csr_array((np.array(weights, np.float64), (i, j)), shape=shape)
     # 4. Values by node; all else goes by position.
     for key, labeled in {name: values, **by_position}.items():
-        labels = list(labeled.index) if hasattr(labeled, "iloc") else nodes
-        if labels != nodes and set(labels) == set(nodes):
-            raise ValueError(
-                f"The index of {key} has the nodes in another order: pass "
-                f"{key}.loc[{in_order}], which goes by node, or {key}.to_numpy(), "
-                "which goes by position."
-            )
+        _check_order_of_nodes(key, labeled, nodes, in_order)
     if isinstance(values, Mapping):
         missing = [node for node in nodes if node not in values]
         if missing:
@@ -360,6 +354,19 @@ def graph_as_matrix(
             )
         values = [values[node] for node in nodes]
     return add_directions(A), values
+
+
+def _check_order_of_nodes(
+    name: str, values: Any, nodes: list[Any], in_order: str
+) -> None:
+    """Raise a ValueError for values of pandas in another order of the nodes."""
+    labels = list(values.index) if hasattr(values, "iloc") else nodes
+    if labels != nodes and set(labels) == set(nodes):
+        raise ValueError(
+            f"The index of {name} has the nodes in another order: pass "
+            f"{name}.loc[{in_order}], which goes by node, or {name}.to_numpy(), which "
+            "goes by position."
+        )
 
 
 def add_directions(A: sparse.csr_array) -> sparse.csr_array:
