@@ -11,6 +11,7 @@ from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if as _available_if
 
 from scalefair._entries import check_aligned, refuse_unread
+from scalefair._membership import column_labels
 from scalefair._messages import ROUTED, listed
 from scalefair._threads import single_blas_thread
 
@@ -91,7 +92,8 @@ def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
             refuse_unread(value, name)
         check_aligned(arguments)
         is_fit = function.__name__ == "fit"
-        names = _column_names(arguments.get("sensitive_features"))
+        labels = column_labels(arguments.get("sensitive_features")) or []
+        names = [str(label) for label in labels] if len(labels) > 1 else []
         fitted = getattr(args[0], "_group_columns", []) if first == "self" else []
         if names and fitted and names != fitted and not is_fit:
             # Values need not tell: 0 and 1 of a flag could be those of another.
@@ -107,13 +109,6 @@ def checked_call(function: Method, *, needs_groups: bool = False) -> Method:
         return result
 
     return cast(Method, checked)
-
-
-def _column_names(groups: Any) -> list[str]:
-    """Names of the columns of a frame of several attributes, else none."""
-    is_frame = hasattr(groups, "iloc") or hasattr(groups, "get_columns")
-    names = list(map(str, getattr(groups, "columns", ()))) if is_frame else []
-    return names if len(names) > 1 else []
 
 
 def _refuse_missing_groups(signature: inspect.Signature, y: Any) -> None:

@@ -254,8 +254,7 @@ def check_sample_weight(
     """
     if sample_weight is None:
         return None
-    if np.ma.is_masked(sample_weight):
-        raise ValueError("sample_weight has masked entries: fill or drop them.")
+    refuse_unread(sample_weight, "sample_weight")
     values = np.asarray(sample_weight)  # computed, of a Dask collection
     try:
         weights = values.astype(np.float64)

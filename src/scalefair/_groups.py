@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalefair._entries import refuse_unread
 from scalefair._messages import listed, warn_user
 
 # Rows of a combination of attributes below which the user is warned: a share of fewer
@@ -341,7 +342,7 @@ def known_codes(
 
 def check_values(values: ArrayLike, *, name: str, noun: str) -> NDArray[Any]:
     """Return the values as a one-dimensional array; refuse missing ones."""
-    array = as_table(values, name, noun)
+    array = as_table(values, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]  # a data frame of one column
     if array.ndim != 1:
@@ -379,13 +380,9 @@ def _refuse_missing(missing: NDArray[np.bool_], name: str, noun: str) -> None:
         )
 
 
-def as_table(values: Any, name: str, noun: str) -> NDArray[Any]:
+def as_table(values: Any, name: str) -> NDArray[Any]:
     """Return an array of the values; masked entries are refused."""
-    # NumPy would take the values under a mask.
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise ValueError(
-            f"{name} has masked entries. Give each sample a {noun}, or drop it."
-        )
+    refuse_unread(values, name)
     array = np.asarray(values)
     # More than one column: behind the number of rows a shape has () or (n_columns,).
     is_list, is_wide = isinstance(values, (list, tuple)), array.shape[1:] > (1,)
@@ -409,7 +406,7 @@ def _columns(sensitive_features: Any) -> list[tuple[str, Any]]:
     elif len(labels) > 1 and hasattr(values, "get_columns"):  # of Polars
         columns = values.get_columns()
     else:
-        array = as_table(values, name, "group")
+        array = as_table(values, name)
         if array.ndim != 2 or array.shape[1] < 2:
             return [(name, check_values(values, name=name, noun="group"))]
         labels, columns = range(array.shape[1]), list(array.T)

@@ -336,6 +336,7 @@ def _edge_probabilities(
     per_unit = 2.0 * float(weights @ n_pairs) / n_nodes
     scaled = weights * (average_degree / per_unit)
     if scaled[0] > 1:
+        # The largest degree is named a little smaller: six digits may be rounded up.
         raise ValueError(
             f"average_degree={average_degree:g} is too large: nodes of the same "
             f"cluster and group would be linked with probability {scaled[0]:.3g}. With "

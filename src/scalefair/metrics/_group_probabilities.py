@@ -57,7 +57,7 @@ def group_probabilities(sensitive_features: ArrayLike, fill: Any = None) -> Any:
     # 1. The groups that occur, and a row for each sample: zeros without a group.
     values = sensitive_features
     if not isinstance(values, (pandas.Series, pandas.DataFrame)):
-        values = as_table(values, "sensitive_features", "group")
+        values = as_table(values, "sensitive_features")
     missing = np.asarray(pandas.isna(values))
     if missing.ndim == 2:
         missing = np.asarray(missing.any(axis=1))
