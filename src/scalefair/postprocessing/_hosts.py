@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
@@ -21,7 +21,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
 
 from scalefair._entries import check_sample_weight
-from scalefair.kernels import long_blas_call
+from scalefair.kernels import block_multiply, long_blas_call
 from scalefair.postprocessing._layer_host import (
     Array,
     LayerHost,
@@ -132,11 +132,10 @@ class MLPHost(LayerHost):
     def forward_from(self, A: Any, layer: int, later: int) -> Any:
         """Apply the layers between two, each with its activation."""
         activate = ACTIVATIONS[self.model.activation]  # in place
-        with self._long_pass(A.shape[0], layer, later):
-            for i in range(layer, later):
-                A = safe_sparse_dot(A, self.model.coefs_[i])
-                A += self.model.intercepts_[i]
-                activate(A)
+        for i in range(layer, later):
+            A = _product(A, self.model.coefs_[i])
+            A += self.model.intercepts_[i]
+            activate(A)
         return A
 
     def _set_layer(self, layer: int, weight: ArrayLike, bias: ArrayLike | None) -> None:
@@ -147,6 +146,16 @@ class MLPHost(LayerHost):
             name, old = f"intercepts_[{layer}]", self.model.intercepts_[layer]
             new = check_new_values(name, bias, old.shape, old.dtype)
             self.model.intercepts_[layer] = new
+
+
+def _product(A: Any, weight: NDArray[Any]) -> Any:
+    """Return ``A @ weight``; a kernel shares dense rows among its threads."""
+    is_dense = isinstance(A, np.ndarray) and A.flags.c_contiguous
+    if not (is_dense and A.dtype == weight.dtype):
+        return safe_sparse_dot(A, weight)
+    product = np.empty((A.shape[0], weight.shape[1]), A.dtype)
+    block_multiply(A, weight, product)
+    return product
 
 
 def find_host(estimator: Any) -> LayerHost:

@@ -6,7 +6,6 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -137,16 +136,10 @@ class LayerHost(ABC):
     def outputs(self, X_batch: Any) -> NDArray[Any]:
         """Return the predictions for some raw rows, (rows,) or (rows, n_outputs)."""
         X_batch = self.transform(X_batch)
-        with self._long_pass(X_batch.shape[0], 0, self.n_layers):
+        sizes = [math.prod(self.shape(i)) for i in range(self.n_layers)]
+        with long_blas_call(0.03 * X_batch.shape[0] * sum(sizes)):
             predicted: NDArray[Any] = self.model.predict(X_batch)
         return predicted
-
-    def _long_pass(
-        self, n_rows: int, layer: int, later: int
-    ) -> AbstractContextManager[None]:
-        """Context in which BLAS uses all threads if rows are many for the layers."""
-        sizes = [math.prod(self.shape(i)) for i in range(layer, later)]
-        return long_blas_call(0.03 * n_rows * sum(sizes))
 
     def replaced(self, layers: LayerChanges) -> LayerHost:
         """Return the host of a deep copy of the estimator with some layers changed."""
