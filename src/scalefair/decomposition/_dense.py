@@ -40,7 +40,6 @@ class GroupsSolution:
     basis: Array  # orthonormal columns, shape (n, r)
     losses: Array  # of the groups under the basis
     dual_value: float  # phi(weights), a lower bound of the largest loss of any basis
-    curvature: float  # phi'' at the weights (t, 1 - t) of two groups
     n_iter: int  # eigendecompositions or calls of the oracle
     converged: bool  # whether the dual was maximised to the tolerance
 
@@ -64,16 +63,6 @@ class _DualPoint:
     value: float
     losses: Array  # supergradient: of the groups under the leading eigenvectors
     hessian: Array  # for steps within the simplex: the last row and column are 0
-
-    @property
-    def slope(self) -> float:
-        """Derivative in t of two groups with the weights (t, 1 - t)."""
-        return float(self.losses[0] - self.losses[-1])
-
-    @property
-    def curvature(self) -> float:
-        """Second derivative in t."""
-        return float(self.hessian[0, 0])
 
 
 class _Dual:
@@ -116,9 +105,7 @@ class _Dual:
         """Measure a basis, by default the leading eigenvectors, as converged."""
         basis = point.leading if basis is None else basis
         losses = self.best - captured(self.C, basis)
-        return GroupsSolution(
-            point.weights, basis, losses, point.value, point.curvature, n_iter, True
-        )
+        return GroupsSolution(point.weights, basis, losses, point.value, n_iter, True)
 
     def threshold(self, losses: Array, tol: float) -> float:
         """Return `tol` times the largest loss, but no less than rounding errors."""
@@ -150,14 +137,15 @@ def solve_two_groups(
         points.append(point)
         # 1. A smooth maximum. The slope is the difference of the losses: driven to
         #    1e-3 tol, it leaves digits to spare in their ratio.
-        if abs(point.slope) <= dual.threshold(point.losses, 1e-3 * tol):
+        slope = float(point.losses[0] - point.losses[1])
+        if abs(slope) <= dual.threshold(point.losses, 1e-3 * tol):
             return dual.solution(point, len(points))
         # 2. A tie: equal losses by rotating within a block of close eigenvalues.
         basis = equalized(dual, point, dual.threshold(point.losses, tol))
         if basis is not None:
             return dual.solution(point, len(points), basis)
         # 3. A Newton step, or bisection.
-        search.update(point.value, point.slope, point.curvature)
+        search.update(point.value, slope, float(point.hessian[0, 0]))
     # 4. No point is good enough: the basis of them with the smallest largest loss.
     highest = max(points, key=lambda point: point.value)
     bases = [point.leading for point in points]
