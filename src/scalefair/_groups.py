@@ -477,3 +477,35 @@ def check_interval(interval: Any) -> tuple[float, float]:
             f"from the highest score), got {interval!r}."
         )
     return low, high
+
+
+def samples_by_label(
+    y_true: ArrayLike | None, n_samples: int, condition: str
+) -> dict[str, NDArray[np.bool_]]:
+    """Return the samples that are compared, by kind: "positive", and "negative".
+
+    The condition is the parameter `given` of metrics and displays.
+    """
+    if condition not in ("positive", "label"):
+        raise ValueError(
+            f'given must be None, "positive" or "label", got {condition!r}.'
+        )
+    if y_true is None:
+        raise ValueError(
+            f"given={condition!r} compares samples by their labels: pass them as "
+            "y_true."
+        )
+    values = check_values(y_true, name="y_true", noun="label")
+    if values.shape[0] != n_samples:
+        raise ValueError(
+            f"y_true and y_score must describe the same samples, got "
+            f"{values.shape[0]} labels and {n_samples} scores."
+        )
+    labels, codes = encode_values(values, name="y_true")
+    if labels.shape[0] != 2:
+        raise ValueError(
+            f"y_true must hold two labels, negative and positive, but has "
+            f"{labels.shape[0]}: {listed(labels.tolist(), repr)}."
+        )
+    positive = {"positive": codes == 1}
+    return positive if condition == "positive" else {**positive, "negative": codes == 0}

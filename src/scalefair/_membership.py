@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from numbers import Integral
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -219,7 +220,7 @@ class Membership(NamedTuple):
             return _number_cells(first, sizes, *more)
         # Number the cells of each part, those of all parts, and then each part's again.
         numbered = first.map(_number_cells, sizes, aligned=more).persist()
-        by_part = [cells.sets for cells in numbered.map(_cells_of_part).gather()]
+        by_part = [cells.sets for cells in numbered.map(itemgetter(1)).gather()]
         sets, numbers = np.unique(np.concatenate(by_part), axis=0, return_inverse=True)
         cuts = np.cumsum([len(part) for part in by_part])[:-1]
         new_numbers = numbered.like(np.split(numbers.ravel(), cuts))
@@ -291,11 +292,6 @@ def _number_cells(first: Any, sizes: list[int], *more: Any) -> tuple[Any, Cells]
     """`Cells.number` of codes of all attributes, and perhaps weights."""
     n_more = len(sizes) - 1
     return Cells.number([first, *more[:n_more]], sizes, *more[n_more:])
-
-
-def _cells_of_part(numbered: Any) -> Any:
-    """Cells of a part, the second value that `_number_cells` returned."""
-    return numbered[1]
 
 
 def _renumber(numbered: Any, new_numbers: NDArray[Any]) -> Any:

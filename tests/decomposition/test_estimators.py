@@ -175,7 +175,7 @@ def test_invariances(make):
         (refit(np.vstack([X, X]), np.tile(groups, 2)), P, losses),
         (refit(X @ Q, groups), Q.T @ P @ Q, losses),
     ]:
-        # A search of golden sections ends by what rounding decides: 1e-6 of alpha.
+        # Bisection ends by what rounding decides: 1e-6 of alpha.
         np.testing.assert_allclose(projector(other), P_expected, atol=1e-5)
         np.testing.assert_allclose(other.group_losses_, losses_expected, rtol=1e-5)
 

@@ -207,7 +207,7 @@ class TestErrors:
             (np.ones((3, 0)), "one feature"),
             (np.ones((3, 2), complex), "real numbers"),
             (np.array([["a"], ["b"], ["c"]]), "real numbers"),
-            (np.array([[1, 2], [3, "a"]], object), "got 'a' in row 1, column 1"),
+            (np.array([[1, 2], [3, "a"]], object), r"words in column\(s\) 1 \(.a.\)"),
         ],
     )
     def test_rows(self, X, message):

@@ -13,6 +13,7 @@ import numpy as np
 import pandas
 from sklearn.pipeline import Pipeline
 
+from scalefair._entries import real_type
 from scalefair._groups import as_list
 from scalefair._memory import peak_memory
 from scalefair._rounding import ROUNDING
@@ -21,7 +22,6 @@ from scalefair.cli import _options as opt
 from scalefair.cli._report import Facts
 from scalefair.cli._roles import Rows
 from scalefair.decomposition import FairPCA, GroupPCA
-from scalefair.streaming import RowReader, row_blocks
 
 _EPILOG = """\b
 Loss: by how much the components reconstruct the rows of a group worse than
@@ -281,10 +281,9 @@ def _arrays(model: Any, encoder: Any, n: int) -> Facts:
 def _write_scores(file: BinaryIO, model: Any, X: Any) -> None:
     """Write the transformed rows as a ``.npy`` file, one block after another."""
     # NumPy writes an array whole: write its header, then the blocks.
-    dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
+    dtype = np.dtype(real_type(X.dtype))
     shape = (X.shape[0], len(model.components_))
     header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
-    in_memory = not isinstance(X, RowReader)
-    for block in (rows for _, rows in row_blocks(X)) if in_memory else X.blocks():
+    for block in _encoder.iterate_blocks(X):
         file.write(np.ascontiguousarray(model.transform(block), dtype=dtype).data)

@@ -84,7 +84,7 @@ class FormedCovariances:
         if self.is_filtered:
             start = _ritz_vectors(weights, r, V, compressed)
             return _filtered(H, r, start, tol, self.rng)
-        # More than r: the Newton step of two groups chooses among nearly equal ones.
+        # Some more than r: in their span is decided which of nearly equal ones serve.
         size = min(r + 10, self.n_features)
         values, vectors = leading_eigh(H, size, overwrite=True)
         return LeadingEigenvectors(vectors, float(values[:r].sum()), 1, "")

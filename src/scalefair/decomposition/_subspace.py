@@ -184,31 +184,9 @@ class _ReducedDual:
         self.lower = max(self.lower, float(weights @ self.best) - leading.total)
         self.n_products += leading.n_products
         self.visited.append(weights)
-        # 2. Of two groups: a Newton step for the dual, if the weights are close. The
-        #    span of only r vectors would leave no choice of a basis.
-        if len(weights) == 2 and leading.vectors.shape[1] > self.r:
-            self.newton_step(leading.vectors)
-        # 3. If the bounds are still too far apart: the span of V and the new vectors.
+        # 2. If the bounds are still too far apart: the span of V and the new vectors.
         if not self.certified():
             self.reduce(orthonormal_span([V, leading.vectors]))
-
-    def newton_step(self, vectors: Array) -> None:
-        """Reduce to eigenvectors at the last weights if these nearly maximise the dual.
-
-        The weights (t, 1 - t) of two groups are then moved by a Newton step in t.
-        """
-        compressed = self.covariances.compress(vectors)
-        captured = np.trace(compressed[:, : self.r, : self.r], axis1=1, axis2=2)
-        # Derivatives in t: the slope of the dual, the curvature of the restricted one.
-        weights, slope = self.visited[-1], float(np.subtract(*(self.best - captured)))
-        curvature = min(self.solution.curvature, -TINY)
-        # A parabola with these rises by slope**2 / (2 |curvature|) to its maximum. If
-        # twice as much is above the tolerance, the maximiser is far.
-        if slope**2 / abs(curvature) <= self.tol * self._scale():
-            self.reduce(vectors, compressed)
-            t = float(weights[0]) - slope / curvature
-            t = min(1.0, max(0.0, t))
-            self.weights = np.array([t, 1 - t])
 
     def certified(self) -> bool:
         """Whether the bracket of the dual's maximum is narrow enough."""

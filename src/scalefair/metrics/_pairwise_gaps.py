@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from scalefair._decorators import checked_call
 from scalefair._docs import documented
-from scalefair._groups import check_group_weights
-from scalefair.metrics._partial_parity import check_group_rows, samples_by_label
+from scalefair._groups import check_group_weights, samples_by_label
+from scalefair.metrics._partial_parity import check_group_rows
 from scalefair.metrics._score_gaps import TEXTS, check_scores, compared_members
 
 Array = NDArray[np.float64]
@@ -216,8 +216,8 @@ def _positive_outranks_negative(
     members = compared_members(
         sensitive_features, None, scores.shape[0], sample_weight, attributes
     )
-    kinds, weights = ("negative", "positive"), members.weights
-    rows_by_kind = samples_by_label(y_true, scores.shape[0], kinds)
+    weights = members.weights
+    rows_by_kind = samples_by_label(y_true, scores.shape[0], "label")
     for _, groups, codes in members.compared:
         for kind, rows in rows_by_kind.items():
             check_group_rows(groups, codes[rows], kind)

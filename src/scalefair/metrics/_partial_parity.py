@@ -12,13 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scalefair._decorators import checked_call
 from scalefair._docs import SHARED, documented
 from scalefair._entries import ignore_fp_warnings
-from scalefair._groups import (
-    check_group_weights,
-    check_interval,
-    check_values,
-    encode_values,
-)
-from scalefair._messages import listed
+from scalefair._groups import check_group_weights, check_interval, samples_by_label
 from scalefair.metrics._score_gaps import (
     TEXTS,
     check_scores,
@@ -65,9 +59,6 @@ ValueError
     not two labels, a group has no samples, or no weight, of a label that is compared,
     or another argument is not of its kind.""",
 }
-
-# Kinds of samples that are compared, each by itself, for values of `given`.
-_KINDS = {"positive": ("positive",), "label": ("negative", "positive")}
 
 
 @documented(**_TEXTS)
@@ -391,20 +382,10 @@ def partial_parity_gap(
         # In the type in which NumPy compares them: 0.1 is another number in float32.
         with ignore_fp_warnings():
             threshold = float(np.result_type(dtype, threshold).type(threshold))
-    if given is not None:
-        if given not in [*_KINDS]:  # a list of names is not hashable
-            raise ValueError(
-                f'given must be None, "positive" or "label", got {given!r}.'
-            )
-        if y_true is None:
-            raise ValueError(
-                f"given={given!r} compares samples by their labels: pass them as "
-                "y_true."
-            )
     # 2. The gap of each attribute among the samples of each kind: the largest counts.
     entries_by_kind: dict[str, Any] = {"": slice(None)}
-    if given is not None and y_true is not None:
-        rows_by_kind = samples_by_label(y_true, scores.shape[0], _KINDS[given])
+    if given is not None:
+        rows_by_kind = samples_by_label(y_true, scores.shape[0], given)
         entries_by_kind = {k: members.take(rows) for k, rows in rows_by_kind.items()}
     values, gaps = members.take(scores), []
     for _, groups, all_codes in members.compared:
@@ -554,25 +535,6 @@ def _scales_of_probabilities(
         variances, axes = np.linalg.eigh(shares.T @ shares)
         scales.append(axes * np.sqrt(np.maximum(variances, 0.0)) @ axes.T)
     return scales
-
-
-def samples_by_label(
-    y_true: ArrayLike, n_samples: int, kinds: tuple[str, ...]
-) -> dict[str, NDArray[np.bool_]]:
-    """Return the samples of each kind, "negative" or "positive"."""
-    values = check_values(y_true, name="y_true", noun="label")
-    if values.shape[0] != n_samples:
-        raise ValueError(
-            f"y_true and y_score must describe the same samples, got "
-            f"{values.shape[0]} labels and {n_samples} scores."
-        )
-    labels, label_codes = encode_values(values, name="y_true")
-    if labels.shape[0] != 2:
-        raise ValueError(
-            f"y_true must hold two labels, negative and positive, but has "
-            f"{labels.shape[0]}: {listed(labels.tolist(), repr)}."
-        )
-    return {kind: label_codes == (kind == "positive") for kind in kinds}
 
 
 def check_group_rows(groups: NDArray[Any], codes: Codes, kind: str) -> None:

@@ -152,9 +152,7 @@ def moment_gaps(
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the samples, not negative: of weight 2 a sample counts twice. None
         counts each once.
-    attributes : {"joint", "each"}, default="joint"
-        Of several columns ``"joint"`` compares the combinations that occur, ``"each"``
-        the groups of each column by itself; the largest gaps of a column count.
+    %(attributes)s
 
     Returns
     -------
@@ -186,7 +184,7 @@ def moment_gaps(
         raise ValueError("Z must have one row per sample, got a single number.")
     if len(rows.shape) == 1:
         rows = np.asarray(rows)[:, None]
-    compared_members(  # two groups or more, all with weight
+    members = compared_members(
         sensitive_features,
         group_probabilities,
         rows.shape[0],
@@ -194,9 +192,7 @@ def moment_gaps(
         attributes,
     )
     gaps = []
-    for moments in GroupMoments._from_attributes(
-        rows, sensitive_features, attributes, sample_weight, group_probabilities
-    ):
+    for moments in GroupMoments._by_attribute(rows, members):
         covariances = moments.covariances("group")
         gaps.append((_spread(moments.means), _spread(covariances)))
     mean_gaps, covariance_gaps = zip(*gaps, strict=True)

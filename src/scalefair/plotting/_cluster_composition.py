@@ -20,16 +20,16 @@ from scalefair.plotting import _draw, _inputs
 # Patterns of the bars of further groups, when the palette starts again.
 _HATCHES = ("", "///", "...", "xxx")
 
-_NAME = """\
-name : str or None, default=None
-    Name of the clustering, for the title; None takes the class of an estimator."""
 _TEXTS = {
     **_draw.TEXTS,
-    "name": _NAME,
-    "options": "\n".join(_draw.TEXTS[key] for key in ("ax", "legend", "bar_options")),
+    "name": """\
+name : str or None, default=None
+    Name of the clustering, for the title; None takes the class of an estimator.""",
 }
-# The same options with `name`, before `legend` as in the signatures.
-_TEXTS["named"] = _TEXTS["options"].replace("legend :", f"{_NAME}\nlegend :", 1)
+# Options of the constructors, and those of `plot`, which has no name.
+_NAMED = ["ax", "name", "legend", "bar_options"]
+_TEXTS["named"] = "\n".join(_TEXTS[key] for key in _NAMED)
+_TEXTS["options"] = "\n".join(_TEXTS[key] for key in _NAMED if key != "name")
 
 
 @documented(**_TEXTS)

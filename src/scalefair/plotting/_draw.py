@@ -16,12 +16,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 # Paragraphs of docstrings: of the axes and the legend, and what is returned.
-_WHERE = """\
+_AX = """\
 ax : matplotlib Axes or None, default=None
-    Where to draw; None makes a figure.
+    Where to draw; None makes a figure."""
+_LEGEND = """\
 legend : bool, default=True
     Whether to show a legend, to the right of the axes."""
-_AX, _LEGEND = _WHERE.split("\nlegend")
 _DRAWN = """\
 Returns
 -------
@@ -33,7 +33,7 @@ Raises
 ImportError
     If matplotlib is missing."""
 _OPTIONS = f"**{{}} : dict\n    Passed to ``Axes.{{}}``.\n\n{_DRAWN}"
-_DRAWING = f"{_WHERE}\n{_OPTIONS.format('line_kwargs', 'plot')}"
+_DRAWING = f"{_AX}\n{_LEGEND}\n{_OPTIONS.format('line_kwargs', 'plot')}"
 TEXTS = {
     # The last parameters of from_... and of `plot`, and the result.
     "drawing": _DRAWING,
@@ -42,7 +42,7 @@ TEXTS = {
     "fill_options": _OPTIONS.format("fill_kwargs", "fill"),
     "plot": f"Parameters\n----------\n{_DRAWING}",
     "ax": _AX,
-    "legend": f"legend{_LEGEND}",
+    "legend": _LEGEND,
     "sensitive_features": """\
 sensitive_features : array-like of shape (n_samples,) or (n_samples, k), default=None
     Group of each row, without missing values; of k columns each combination that

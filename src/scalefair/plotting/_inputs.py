@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from scalefair._decorators import checked_call
-from scalefair._groups import Attribute, GroupCodes, check_values, encode_values
+from scalefair._groups import Attribute, GroupCodes, samples_by_label
 from scalefair._membership import Membership, check_one_of
 
 # Arrays of shape (n_points, n_repeats) by name of the method.
@@ -155,29 +155,14 @@ def fill_settings(models: Iterable[Any], settings: dict[str, Any]) -> dict[str, 
 
 def compared_rows(
     condition: str | None, y_true: ArrayLike | None, n_rows: int
-) -> dict[str, Any]:
-    """Return the sets of rows that are compared, by the suffix of their names.
-
-    The condition is the parameter `given` of the displays.
-    """
+) -> dict[str, NDArray[np.bool_]]:
+    """Return the sets of rows that are compared, by the suffix of their names."""
     if condition is None:
         return {"": np.ones(n_rows, dtype=bool)}
-    if condition not in ("positive", "label") or y_true is None:
-        raise ValueError(
-            'given is None, "positive" or "label", and not None needs y_true, the '
-            f"label of each row; got given={condition!r}."
-        )
-    labels, codes = encode_values(
-        check_values(y_true, name="y_true", noun="label"), name="y_true"
-    )
-    if len(codes) != n_rows or len(labels) != 2:
-        raise ValueError(
-            f"y_true must have one of two labels for each of {n_rows} rows, got "
-            f"{len(labels)} different ones for {len(codes)} rows."
-        )
-    chosen = [1] if condition == "positive" else [1, 0]
-    names = labels.tolist()
-    return {f", labelled {names[k]}": codes == k for k in chosen}
+    rows_by_kind = samples_by_label(y_true, n_rows, condition)
+    negative, positive = np.unique(np.asarray(y_true)).tolist()
+    labels = {"positive": positive, "negative": negative}
+    return {f", labelled {labels[kind]}": x for kind, x in rows_by_kind.items()}
 
 
 def check_outputs(

@@ -97,11 +97,12 @@ class TradeOffDisplay:
         # 2. Points are means over the repeats, in columns fairness and accuracy.
         self._runs = {name: np.stack([x[name], y[name]], axis=-1) for name in x}
         self.means = {name: runs.mean(axis=1) for name, runs in self._runs.items()}
-        # Half lengths of the bars: standard deviations, zero for a single repeat.
-        self._half_lengths = {
-            name: np.asarray(runs.std(axis=1, ddof=int(runs.shape[1] > 1)))
-            for name, runs in self._runs.items()
-        }
+        # Half lengths of the bars, zero for a single repeat.
+        self._half_lengths = {}
+        for name, runs in self._runs.items():
+            n_repeats = runs.shape[1]
+            deviations = runs.std(axis=1, ddof=int(n_repeats > 1))
+            self._half_lengths[name] = self._bar_factor(n_repeats) * deviations
         sizes = {name: len(m) for name, m in self.means.items()}
         # The order along the line, and the points that are not on it: here none.
         self._order = {name: np.arange(n) for name, n in sizes.items()}
@@ -117,6 +118,10 @@ class TradeOffDisplay:
                     f"entries, one for each point, got {len(texts)}."
                 )
         return x, y
+
+    def _bar_factor(self, n_repeats: int) -> float:
+        """Return the half length of a bar in standard deviations of the repeats."""
+        return 1.0
 
     def plot(self, ax: Any = None, *, legend: bool = True, **line_kwargs: Any) -> Self:
         """Draw the points of each method, and the line that joins them.
@@ -281,27 +286,26 @@ class ParetoFrontDisplay(TradeOffDisplay):
             raise ValueError(
                 f"confidence must be a level between 0 and 1, got {confidence!r}."
             )
+        self.confidence = confidence
         self.fairness, self.accuracy = self._set_points(
             fairness, accuracy, point_labels
         )
-        self.confidence = confidence
         self._bar_caption = f"means of {{}} splits, {100 * confidence:g} % confidence"
-        # The same arrays: the bars are drawn from the other name.
         self.half_widths = self._half_lengths
         for name, m in self.means.items():
-            # 1. Student's quantile times the standard error of the mean, in place of
-            # the standard deviation.
-            n = self._runs[name].shape[1]
-            quantile = special.stdtrit(max(n - 1, 1), (1 + confidence) / 2)
-            self.half_widths[name] *= quantile / np.sqrt(n)
-            # 2. A point is dominated if another one is as good in both measures and
+            # 1. A point is dominated if another one is as good in both measures and
             # better in one. Entry [i, j] compares point j with point i.
             is_as_good = (m[None] >= m[:, None]).all(axis=2)
             is_better = (m[None] > m[:, None]).any(axis=2)
             self.dominated[name] = (is_as_good & is_better).any(axis=1)
-            # 3. The line goes by rising fairness; where that is equal, by falling
+            # 2. The line goes by rising fairness; where that is equal, by falling
             # accuracy.
             self._order[name] = np.lexsort((-m[:, 1], m[:, 0]))
+
+    def _bar_factor(self, n_repeats: int) -> float:
+        # Student's quantile times the standard error of the mean.
+        quantile = special.stdtrit(max(n_repeats - 1, 1), (1 + self.confidence) / 2)
+        return float(quantile / np.sqrt(n_repeats))
 
     @classmethod
     def from_results(

@@ -19,6 +19,7 @@ from scalefair._entries import (
     SQUARES_OVERFLOW,
     canonical,
     ignore_fp_warnings,
+    naming_text_columns,
     refuse_entries,
     refuse_unread,
 )
@@ -100,37 +101,22 @@ def check_rows(X: Any) -> Any:
     A memory-mapped array stays on disk.
     """
     refuse_unread(X)
-    X = canonical(X.tocsr()) if sparse.issparse(X) else np.asarray(X)
-    if X.ndim != 2:
+    rows = canonical(X.tocsr()) if sparse.issparse(X) else np.asarray(X)
+    if rows.ndim != 2:
         raise ValueError(
-            f"X must have two dimensions, rows and features, got shape {X.shape}. "
+            f"X must have two dimensions, rows and features, got shape {rows.shape}. "
             "Reshape a single feature by X.reshape(-1, 1)."
         )
-    if X.dtype.kind == "O" and not sparse.issparse(X):
-        X = _as_numbers(X)
-    if X.dtype.kind not in "fiub":
-        raise ValueError(f"X must hold real numbers, got the type {X.dtype}.")
-    if X.shape[0] == 0 or X.shape[1] == 0:
+    if rows.dtype.kind == "O" and not sparse.issparse(X):
+        with naming_text_columns(X):
+            rows = rows.astype(np.float64)
+    if rows.dtype.kind not in "fiub":
+        raise ValueError(f"X must hold real numbers, got the type {rows.dtype}.")
+    if 0 in rows.shape:
         raise ValueError(
-            f"X has shape {X.shape}: at least one row and one feature are needed."
+            f"X has shape {rows.shape}: at least one row and one feature are needed."
         )
-    return X
-
-
-def _as_numbers(X: NDArray[np.object_]) -> NDArray[np.float64]:
-    """Return objects as float64; raise and name the first that is no number."""
-    try:
-        return X.astype(np.float64)
-    except (TypeError, ValueError):
-        for (row, column), value in np.ndenumerate(X):
-            try:
-                float(value)
-            except (TypeError, ValueError) as error:
-                raise ValueError(
-                    f"X must hold real numbers, got {value!r} in row {row}, column "
-                    f"{column} (counted from 0). Encode the column, or drop it."
-                ) from error
-        raise
+    return rows
 
 
 class ShiftedSums:
@@ -174,7 +160,7 @@ def accumulate(
     weights: Weights = None,
     entries: Entries = None,
 ) -> ShiftedSums:
-    """Return the sums of rows from `check_rows`; every label must occur.
+    """Return the sums of rows from `check_rows`.
 
     Codes and weights are of the rows, or of `entries`: a row may have several.
     """

@@ -413,8 +413,3 @@ def weights_of_part(values: Any, location: tuple[int, int]) -> NDArray[np.float6
         # of one part may be.
         weights = check_sample_weight(np.append(values, 1), n_rows + 1)
     return np.ones(n_rows) if weights is None else weights[:-1]
-
-
-def range_of_part(weights: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the least and the largest weight."""
-    return float(weights.min()), float(weights.max())

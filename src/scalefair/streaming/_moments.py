@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from scalefair._decorators import checked_call
 from scalefair._docs import documented
 from scalefair._entries import SQUARES_OVERFLOW, all_finite, ignore_fp_warnings
-from scalefair._groups import encode_values
 from scalefair._membership import Cells, Membership
 from scalefair._writing import write_files
 from scalefair.streaming._blocks import accumulate, check_rows
@@ -104,7 +104,10 @@ class GroupMoments:
 
     @classmethod
     def _from_valid(cls, *arrays: NDArray[Any]) -> GroupMoments:
-        """Return moments of valid arrays, without checks and copies."""
+        """Return moments of valid arrays, of groups with weight, without checks."""
+        has_weight = arrays[1] > 0
+        if not has_weight.all():
+            arrays = tuple(array[has_weight] for array in arrays)
         moments = cls.__new__(cls)
         moments.groups, moments.counts, moments.means, moments.scatters = arrays
         return moments
@@ -118,16 +121,10 @@ class GroupMoments:
         weights: NDArray[np.float64] | None,
         entries: NDArray[np.int64] | None = None,
     ) -> GroupMoments:
-        """Moments of rows or entries with these codes, in which all groups occur.
-
-        Groups without weight are left out.
-        """
+        """Moments of rows or entries with these codes."""
+        codes = codes.astype(np.int64, copy=False)  # for which kernels are compiled
         sums = accumulate(X, codes, len(groups), weights, entries)
-        arrays = groups, *sums.to_moments()
-        has_weight = arrays[1] > 0
-        if not has_weight.all():
-            arrays = tuple(array[has_weight] for array in arrays)
-        return cls._from_valid(*arrays)
+        return cls._from_valid(groups, *sums.to_moments())
 
     @classmethod
     @checked_call
@@ -189,22 +186,19 @@ class GroupMoments:
 
         Its codes and weights are in parts if the rows are.
         """
-        compared, entries, weights = membership
         moments: list[GroupMoments]
-        if isinstance(X, PartitionedRows):
-            columns = [X._memberships(membership)]
-            parts = X.map(_moments_of_part, aligned=columns)
+        if is_partitioned(X):
+            rows = PartitionedRows.of(X)
+            memberships = rows._memberships(membership)
+            parts = rows.map(_moments_of_part, aligned=[memberships])
             moments = parts.reduce(cls._merge_each)
-        elif len(compared) == 1:  # all groups occur: they need no search
-            _, groups, codes = compared[0]
-            return [cls._of_codes(check_rows(X), groups, codes, weights, entries)]
         else:
             moments = _moments_of_part(check_rows(X), membership)
         # Groups by name, of which the moments have the codes. These are new objects:
         # moments from other processes may be read-only.
         return [
             cls._from_valid(groups[m.groups], m.counts, m.means, m.scatters)
-            for m, (_, groups, _) in zip(moments, compared, strict=True)
+            for m, (_, groups, _) in zip(moments, membership.compared, strict=True)
         ]
 
     @checked_call
@@ -248,45 +242,32 @@ class GroupMoments:
         GroupMoments
             As if all rows had been read together, but for rounding.
         """
-        n = self.n_features
-        if other.n_features != n:
+        if other.n_features != self.n_features:
             raise ValueError(
-                f"These moments are of {n} features, the rows to add have "
-                f"{other.n_features}."
+                f"These moments are of {self.n_features} features, the rows to add "
+                f"have {other.n_features}."
             )
         both = self.groups, other.groups
         is_one_type = _kind(both[0]) == _kind(both[1])
         if is_one_type:
             groups = np.union1d(*both)
-            index, other_index = (np.searchsorted(groups, names) for names in both)
+            positions = [np.searchsorted(groups, names) for names in both]
             # Integers of two types may become floats, which round those above 2**53.
-            united = groups[index].tolist(), groups[other_index].tolist()
-            is_one_type = united == tuple(names.tolist() for names in both)
+            united = [groups[p].tolist() for p in positions]
+            is_one_type = united == [names.tolist() for names in both]
         if not is_one_type:
             raise ValueError(
                 f"The groups so far are of type {self.groups.dtype}, those to add of "
                 f"type {other.groups.dtype}. Convert them to one type."
             )
-        # 1. The moments of this object, with zeros for new groups.
-        counts = np.zeros(len(groups), np.result_type(self.counts, other.counts))
-        means, scatters = np.zeros((len(groups), n)), np.zeros((len(groups), n, n))
-        counts[index], means[index] = self.counts, self.means
-        scatters[index] = self.scatters
-        # 2. Add each group of the other (Chan, Golub & LeVeque 1983, equations (2.1)):
-        # scatters, and that between both means, n_a n_b / (n_a + n_b) |difference|^2.
-        with ignore_fp_warnings():
-            for j, code in enumerate(other_index):
-                count = other.counts[j]
-                total = counts[code] + count
-                offset = other.means[j] - means[code]
-                scatters[code] += other.scatters[j]
-                scaled = np.sqrt(counts[code] * (count / total)) * offset
-                scatters[code] += np.outer(scaled, scaled)
-                means[code] += (count / total) * offset
-                counts[code] = total
-        if not all_finite(np.diagonal(scatters, axis1=1, axis2=2)):
-            raise ValueError(SQUARES_OVERFLOW)
-        return GroupMoments._from_valid(groups, counts, means, scatters)
+        cells = Cells(np.concatenate(positions)[:, None], [len(groups)])
+        arrays = _unite_cells(
+            cells,
+            np.concatenate([self.counts, other.counts]),
+            np.concatenate([self.means, other.means]),
+            [*self.scatters, *other.scatters],
+        )
+        return GroupMoments._from_valid(groups, *arrays)
 
     @staticmethod
     def _merge_each(
@@ -391,47 +372,51 @@ def _moments_of_part(X: Any, membership: Membership) -> list[GroupMoments]:
     that occurs (a cell): a group is a union of cells.
     """
     compared, entries, weights = membership
-    codes = [attribute.codes for attribute in compared]
-    if len(codes) > 1:
+    if len(compared) > 1:
         sizes = [len(attribute.groups) for attribute in compared]
-        cell_of_row, cells = Cells.number(codes, sizes)
+        columns = [attribute.codes for attribute in compared]
+        cell_of_row, cells = Cells.number(columns, sizes)
         scatter_bytes = 8 * X.shape[1] ** 2
         max_bytes = max(MAX_JOINT_BYTES, 2 * sum(sizes) * scatter_bytes)
         if len(cells.sets) * scatter_bytes <= max_bytes:
             numbers = np.arange(len(cells.sets))
             joint = GroupMoments._of_codes(X, numbers, cell_of_row, weights)
-            return _unite_cells(joint, cells)
+            # Cells with weight, of which the groups are unions.
+            cells = cells._replace(sets=cells.sets[joint.groups])
+            arrays = _unite_cells(cells, joint.counts, joint.means, joint.scatters)
+            cuts = np.cumsum(sizes)[:-1]
+            by_attribute = zip(*(np.split(x, cuts) for x in arrays), strict=True)
+            return [
+                GroupMoments._from_valid(np.arange(len(part[0])), *part)
+                for part in by_attribute
+            ]
     # One attribute, or too many combinations: read the rows for each attribute.
-    moments = []
-    for attribute_codes in codes:
-        present, local = encode_values(attribute_codes, name="codes")
-        moments.append(GroupMoments._of_codes(X, present, local, weights, entries))
-    return moments
+    return [
+        GroupMoments._of_codes(X, np.arange(len(groups)), codes, weights, entries)
+        for _, groups, codes in compared
+    ]
 
 
-def _unite_cells(joint: GroupMoments, cells: Cells) -> list[GroupMoments]:
-    """Moments of the groups of each attribute, from those of cells with weight."""
-    cells = cells._replace(sets=cells.sets[joint.groups])
-    # 1. Counts are added; means are averaged by the share of each cell in its group.
-    counts = (cells.members @ joint.counts).astype(joint.counts.dtype)
-    means = cells.shares(joint.counts) @ joint.means
-    # 2. The scatter of a group is that within its cells and that between their means.
-    scatters = np.zeros((len(counts), *joint.scatters.shape[1:]))
+def _unite_cells(
+    cells: Cells,
+    counts: NDArray[Any],
+    means: NDArray[np.float64],
+    scatters: Sequence[NDArray[Any]] | NDArray[Any],
+) -> tuple[NDArray[Any], ...]:
+    """Return counts, means and scatter matrices of sets, from those of cells."""
+    # 1. Counts are added; means are averaged by the share of each cell in its set.
+    totals = (cells.members @ counts).astype(counts.dtype)
+    centres = cells.shares(counts) @ means
+    # 2. The scatter of a set is that within its cells and that between their means.
+    united = np.zeros((*centres.shape, centres.shape[1]))
     with ignore_fp_warnings():
-        for group, cell in zip(*cells.pairs, strict=True):
-            offset = np.sqrt(joint.counts[cell]) * (joint.means[cell] - means[group])
-            scatters[group] += joint.scatters[cell]
-            scatters[group] += np.outer(offset, offset)
-    if not all_finite(np.diagonal(scatters, axis1=1, axis2=2)):
+        for number, cell in zip(*cells.pairs, strict=True):
+            offset = np.sqrt(counts[cell]) * (means[cell] - centres[number])
+            united[number] += scatters[cell]
+            united[number] += np.outer(offset, offset)
+    if not all_finite(np.diagonal(united, axis1=1, axis2=2)):
         raise ValueError(SQUARES_OVERFLOW)
-    # 3. Groups that occur, of each attribute.
-    moments, stop = [], 0
-    for n_groups in cells.n_sets:
-        start, stop = stop, stop + n_groups
-        present = np.flatnonzero(counts[start:stop])
-        arrays = (array[start:stop][present] for array in (counts, means, scatters))
-        moments.append(GroupMoments._from_valid(present, *arrays))
-    return moments
+    return totals, centres, united
 
 
 def _kind(groups: NDArray[Any]) -> str:

@@ -34,7 +34,6 @@ from scalefair.streaming._dask import (
     groups_of_part,
     naming_partition,
     no_collection,
-    range_of_part,
     recode,
     require_dask,
     small_codes,
@@ -318,8 +317,8 @@ class PartitionedRows:
         """
         starts, lengths = self.starts.tolist(), self.lengths.tolist()
         locations = self.parts.like(zip(self._numbers, starts, lengths, strict=True))
-        run = functools.partial(_call_at_location, function, len(args))
-        return self.parts.map(run, *args, aligned=[locations, *aligned])
+        run = functools.partial(_call_at_location, function)
+        return self.parts.map(run, args, aligned=[locations, *aligned])
 
     def rowwise(
         self,
@@ -445,16 +444,11 @@ class PartitionedRows:
             Of float64; None for None, and for weights that are all 1.
         """
         if is_dask(sample_weight):
-            lengths = self._dask_lengths
-            column = dask_column(sample_weight, lengths, "sample_weight")
-            if lengths is not None:
-                locations = zip(self._numbers, self.lengths.tolist(), strict=True)
-                column = column.select(self._numbers)
-                parts = column.map(
-                    weights_of_part, aligned=[column.like(locations)]
-                ).persist()
+            column, locations = self._column(sample_weight, "sample_weight")
+            if isinstance(self.parts, DaskParts):
+                parts = column.map(weights_of_part, aligned=[locations]).persist()
                 # Smallest and largest weights of the parts: one value if all are equal.
-                ends = {w for part in parts.map(range_of_part).gather() for w in part}
+                ends = {*parts.map(np.min).gather(), *parts.map(np.max).gather()}
                 if ends == {0.0}:
                     check_sample_weight(np.zeros(1), 1)  # raises
                 return None if ends == {1.0} else parts
@@ -463,12 +457,17 @@ class PartitionedRows:
         weights = check_sample_weight(sample_weight, self.shape[0])
         return None if weights is None else self.split(weights).persist()
 
-    @property
-    def _dask_lengths(self) -> list[int] | None:
-        """Rows of all parts of a Dask collection, 0 included; None for a reader."""
-        if not isinstance(self.parts, DaskParts):
-            return None
-        return list(self._input_lengths or self.lengths)
+    def _column(
+        self, values: Any, name: str, *, several: bool = False
+    ) -> tuple[DaskParts, DaskParts]:
+        """Partitions of a column; and of each its number, and its rows if known."""
+        if not isinstance(self.parts, DaskParts):  # of a reader, which is cut otherwise
+            parts = dask_column(values, None, name, several=several)
+            return parts, parts.like((i, None) for i in range(len(parts)))
+        lengths = list(self._input_lengths or self.lengths)
+        parts = dask_column(values, lengths, name, several=several)
+        locations = zip(self._numbers, self.lengths.tolist(), strict=True)
+        return parts.select(self._numbers), parts.like(locations)
 
     def _encode(
         self, values: Any, name: str, noun: str, attributes: str, warn: bool
@@ -477,7 +476,7 @@ class PartitionedRows:
         n_rows = self.shape[0]
         if is_dask(values):
             encoded = self._encode_collection(values, name, noun, attributes, warn)
-            if self._dask_lengths is not None:
+            if isinstance(self.parts, DaskParts):
                 return encoded
             # A reader is cut in another way than the collection: gather, and cut anew.
             encoded = [
@@ -504,16 +503,10 @@ class PartitionedRows:
         self, values: Any, name: str, noun: str, attributes: str, warn: bool
     ) -> list[Attribute]:
         """Attributes of a Dask collection, with codes where its parts are."""
-        # 1. Encode each part by itself: values stay where they are. If X is a Dask
-        #    collection, too, lengths are compared.
-        lengths = self._dask_lengths
-        parts = dask_column(values, lengths, name, several=noun == "group")
-        locations = [(i, None) for i in range(len(parts))]
-        if lengths is not None:
-            parts = parts.select(self._numbers)
-            locations = list(zip(self._numbers, self.lengths.tolist(), strict=True))
+        # 1. Encode each part by itself: values stay where they are.
+        parts, locations = self._column(values, name, several=noun == "group")
         encoded_parts = parts.map(
-            encode_part, name, noun, attributes, aligned=[parts.like(locations)]
+            encode_part, name, noun, attributes, aligned=[locations]
         ).persist()
         summaries = encoded_parts.map(groups_of_part).gather()
         # 2. All parts must have the same columns.
@@ -571,16 +564,17 @@ class _PartSummary(NamedTuple):
 
 
 def _call_at_location(
-    function: Callable[..., Any], n_shared: int, rows: Any, *args: Any
+    function: Callable[..., Any],
+    rows: Any,
+    shared: tuple[Any, ...],
+    location: tuple[int, int, int],
+    *values: Any,
 ) -> Any:
-    """Call a function of a part; errors name the part and its rows.
-
-    `args` are `n_shared` arguments of all parts, the location, and values of the part.
-    """
-    shared, ((number, start, length), *values) = args[:n_shared], args[n_shared:]
+    """Call a function of a part; errors name the part and its rows."""
+    number, start, length = location
     stop = start + length - 1
-    location = f"{number} of X, rows {start} to {stop} (counted from 0 within it below)"
-    with naming_partition(location):
+    rows_of_part = f"rows {start} to {stop} (counted from 0 within it below)"
+    with naming_partition(f"{number} of X, {rows_of_part}"):
         return function(rows, *shared, *values)
 
 

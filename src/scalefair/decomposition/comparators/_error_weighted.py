@@ -89,7 +89,7 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
     %(centering)s
     tol : float, default=1e-6
         Width of the interval of :math:`\alpha` at which the search ends, the authors'
-        value; each digit costs about five eigendecompositions.
+        value; each digit costs three or four eigendecompositions.
     max_iter : int, default=100
         Most eigendecompositions.
 
@@ -122,10 +122,10 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
     Notes
     -----
     :math:`e_B - e_A` never falls as :math:`\alpha` grows, and the bases admitted by
-    the constraint are those of an interval that ends at 1: a golden-section search
-    finds the best :math:`\alpha`. The difference jumps where the leading eigenvalues
-    of the weighted matrix tie; no :math:`\alpha` may then make the errors equal. The
-    best of all bases visited is kept. Signs are those of (B1) of [2]_, not of (B2).
+    the constraint are those of an interval that ends at 1: bisection finds the best
+    :math:`\alpha`. The difference jumps where the leading eigenvalues of the weighted
+    matrix tie; no :math:`\alpha` may then make the errors equal. The best of all bases
+    visited is kept. Signs are those of (B1) of [2]_, not of (B2).
 
     References
     ----------
@@ -181,7 +181,7 @@ class ErrorWeightedFairPCA(BaseGroupPCA):
         r = self.n_components
         errors = _WeightedErrors(C, counts, r)
         limit = errors.limit if self.constraint == "error" else math.inf
-        best, width, n_iter = golden_section(errors, limit, self.tol, self.max_iter)
+        best, width, n_iter = bisect(errors, limit, self.tol, self.max_iter)
         # 2. Store the best basis, and what became of the errors.
         U = best.basis
         self._store_basis(U, compress(C, U), counts, errors.traces, top_sums(C, r))
@@ -234,32 +234,22 @@ class _WeightedErrors:
         return _WeightedBasis(alpha, U, difference, float(errors.max()), total)
 
 
-def golden_section(
+def bisect(
     errors: _WeightedErrors, limit: float, tol: float, max_iter: int
 ) -> tuple[_WeightedBasis, float, int]:
-    """Minimise the squared difference over [0, 1]; return basis, width and steps."""
-    # Points whose larger error exceeds `limit` are excluded, and all below them.
+    """Find where the difference changes its sign; return basis, width and steps."""
     best, n_iter = errors.evaluate(1.0), 1
     low, high = 0.0, 1.0
-    ratio = (math.sqrt(5.0) - 1.0) / 2.0  # of the golden section
-    lower: _WeightedBasis | None = None
-    upper: _WeightedBasis | None = None
     while high - low > tol and n_iter < max_iter:
-        # 1. Evaluate the missing one of the two inner points.
-        if lower is None:
-            point = lower = errors.evaluate(high - ratio * (high - low))
-        else:
-            point = upper = errors.evaluate(low + ratio * (high - low))
+        point = errors.evaluate((low + high) / 2)
         n_iter += 1
-        if point.largest <= limit:
+        # A point whose larger error exceeds `limit` is excluded, and all below it.
+        is_admitted = point.largest <= limit
+        if is_admitted:
             best = min(best, point, key=lambda p: (abs(p.difference), p.total))
-        if lower is None or upper is None:
-            continue
-        # 2. Keep the part of the interval with the smaller square. The difference never
-        #    falls with alpha: the sum of both is positive where lower**2 < upper**2.
-        #    Unlike the squares it is exact where both are equal.
-        if lower.largest <= limit and lower.difference + upper.difference > 0:
-            high, lower, upper = upper.alpha, None, lower
+        # The difference never falls with alpha.
+        if is_admitted and point.difference > 0:
+            high = point.alpha
         else:
-            low, lower, upper = lower.alpha, upper, None
+            low = point.alpha
     return best, high - low, n_iter
