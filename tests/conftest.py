@@ -4,6 +4,7 @@ Graphs of known spectrum say so in their docstring.
 """
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -216,6 +217,12 @@ class CountedBlocks(RowReader):
     def block(self, number):
         self.n_read += 1
         return self._rows[self._cuts[number] : self._cuts[number + 1]]
+
+
+def delayed_blocks(X, cuts):
+    """Rows between cuts, a delayed object each."""
+    dask = pytest.importorskip("dask")
+    return [dask.delayed(X[i:j]) for i, j in pairwise(cuts)]
 
 
 def blas_threads():

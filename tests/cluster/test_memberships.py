@@ -20,7 +20,7 @@ from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import normalized_cut_score
 
-dask = pytest.importorskip("dask")
+from ..conftest import delayed_blocks
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def kmeans(X, groups, weights=None, **options):
 
 
 def in_blocks(W):
-    return [dask.delayed(W[:100]), dask.delayed(W[100:])]
+    return delayed_blocks(W, (0, 100, 300))
 
 
 def check_repeated(one, many, copies):
@@ -152,11 +152,7 @@ def take(X, rows):
 FITS = {
     "graph": (spectral, "planted", {}),
     "papers": (spectral, "planted", {**PAPERS_METHOD, "connected_components": "all"}),
-    "operator": (
-        lambda W, *args: spectral(aslinearoperator(W), *args),
-        "planted",
-        {},
-    ),
+    "operator": (lambda W, *args: spectral(aslinearoperator(W), *args), "planted", {}),
     "rbf": (spectral, "blobs", {"affinity": "rbf", "gamma": 0.1}),
     "kmeans": (kmeans, "blobs", {"n_init": 1}),
     "balance": (kmeans, "blobs", {"min_balance": 0.5, "n_init": 1}),

@@ -6,11 +6,7 @@ from scipy import sparse
 
 from scalefair.cluster import FairSpectralClustering
 from scalefair.cluster._base import PAPERS_METHOD
-from scalefair.datasets import (
-    fetch_deezer_europe,
-    fetch_facebooknet,
-    fetch_lastfm_asia,
-)
+from scalefair.datasets import fetch_deezer_europe, fetch_facebooknet, fetch_lastfm_asia
 from scalefair.operators import NormalizedAffinity
 
 # Numbers of the published method, whose clusters are what the warnings say.

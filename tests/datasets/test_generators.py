@@ -130,10 +130,7 @@ REFUSED = {
         ({"probabilities": (0.5, 0.4, 0.3)}, "four numbers"),
         ({"probabilities": (0.5, 0.5, 0.4, 0.1)}, ORDER),
         ({"probabilities": (np.nan, 0.3, 0.2, 0.1)}, ORDER),
-        (
-            {"probabilities": (1.1, 0.3, 0.2, 0.1), "average_degree": None},
-            "at most 1",
-        ),
+        ({"probabilities": (1.1, 0.3, 0.2, 0.1), "average_degree": None}, "at most 1"),
         ({"cohesion": [1.0, 0.5]}, "3 numbers between 0 and 1"),
     ],
     make_group_gaussians: [

@@ -99,12 +99,7 @@ def test_small_files(home, load, edges, entries, monkeypatch):
     ("load", "name", "content", "message"),
     [
         (fetch_facebooknet, "friendship_clean.csv", "7,51,1\n", "node 51 has no entry"),
-        (
-            fetch_lastfm_asia,
-            "lastfm_clean_edges.csv",
-            "0,1,1\n",
-            "2 column.* but has 3",
-        ),
+        (fetch_lastfm_asia, "lastfm_clean_edges.csv", "0,1,1\n", "2 column.* has 3"),
         (fetch_lastfm_asia, "lastfm_clean_edges.csv", "0,3\n", "node 3.*0 to 2"),
         (fetch_lastfm_asia, "lastfm_clean_edges.csv", "0,-1\n", "names node -1"),
         # A user is listed twice; some other user then has no gender.

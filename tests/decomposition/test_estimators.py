@@ -1,6 +1,5 @@
 """What every estimator of scalefair.decomposition keeps: rows, groups, bad input."""
 
-import itertools
 from functools import partial
 
 import numpy as np
@@ -17,7 +16,7 @@ from scalefair.decomposition import (
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments
 
-from ..conftest import dense_covariances
+from ..conftest import delayed_blocks, dense_covariances
 from .conftest import rows
 
 dask = pytest.importorskip("dask")
@@ -32,10 +31,7 @@ ESTIMATORS = {
 }
 every = pytest.mark.parametrize("make", ESTIMATORS.values(), ids=list(ESTIMATORS))
 M, N = 300, 6
-
-
-def delayed(X, cuts=(0, 100, 101, M)):
-    return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(cuts)]
+delayed = partial(delayed_blocks, cuts=(0, 100, 101, M))
 
 
 def projector(model):

@@ -43,8 +43,7 @@ def test_the_dual_certifies_equal_losses(r, solver, centering):
 
 
 @pytest.mark.parametrize(
-    ("r", "n_groups", "form"),
-    [(3, 4, np.asarray), (12, 2, sparse.csr_array)],
+    ("r", "n_groups", "form"), [(3, 4, np.asarray), (12, 2, sparse.csr_array)]
 )
 def test_solvers_agree_at_many_features(r, n_groups, form):
     # 340 features: the subspace method of both solvers.

@@ -55,8 +55,7 @@ def test_supporting_lines(n, r, n_angles):
 
 @pytest.mark.parametrize("theta", [0.0, 2.5])
 @pytest.mark.parametrize(
-    ("before", "tied", "n_chosen"),
-    [(0, 2, 1), (2, 3, 2), (1, 4, 2), (0, 8, 3)],
+    ("before", "tied", "n_chosen"), [(0, 2, 1), (2, 3, 2), (1, 4, 2), (0, 8, 3)]
 )
 def test_a_tie_returns_both_ends_of_the_flat_piece(theta, before, tied, n_chosen):
     n, r = 8, before + n_chosen

@@ -1,6 +1,6 @@
 """Groups that are known as probabilities, or that overlap: of several attributes."""
 
-from itertools import pairwise
+from functools import partial
 
 import dask.array
 import numpy as np
@@ -14,7 +14,7 @@ from scalefair.decomposition import FairPCA
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _moments
 
-from ..conftest import one_hot
+from ..conftest import delayed_blocks, one_hot
 from .conftest import certify
 
 M, N, R = 400, 30, 3
@@ -144,8 +144,7 @@ def test_one_attribute_twice_is_once(solver):
         np.testing.assert_allclose(twice.components_, once.components_, atol=1e-5)
 
 
-def delayed(table):
-    return [dask.delayed(table[a:b]) for a, b in pairwise((0, 150, 150, M))]
+delayed = partial(delayed_blocks, cuts=(0, 150, 150, M))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Workers in processes of their own: same answers, also when one is killed."""
 
-import itertools
 import os
 import signal
 import threading
@@ -21,6 +20,8 @@ from scalefair.postprocessing import ExplainableSVDRegressor
 from scalefair.streaming import GroupMoments, PartitionedRows
 from scalefair.streaming._dask import DaskParts
 
+from ..conftest import delayed_blocks
+
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -38,10 +39,7 @@ pytestmark = [
 def client():
     with (
         distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            silence_logs=50,
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -65,8 +63,7 @@ def test_a_closed_scheduler_is_no_fit_on_threads(monkeypatch):
 
 
 def cut(X, n_parts=5):
-    bounds = np.linspace(0, X.shape[0], n_parts + 1).astype(int)
-    return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(bounds)]
+    return delayed_blocks(X, np.linspace(0, X.shape[0], n_parts + 1).astype(int))
 
 
 def table(m=1000, n=12):

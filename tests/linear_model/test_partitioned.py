@@ -2,7 +2,6 @@
 
 import pickle
 from functools import partial
-from itertools import pairwise
 
 import dask
 import dask.array as da
@@ -24,7 +23,7 @@ from scalefair.metrics import partial_parity_gap
 from scalefair.streaming import LocalParts, PartitionedRows
 from scalefair.streaming._dask import DaskParts
 
-from ..conftest import CountedBlocks
+from ..conftest import CountedBlocks, delayed_blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore:The gap of the training rows")
 LIMITS = 100, 2
@@ -42,8 +41,7 @@ def as_array(X):
 
 
 def as_csr_blocks(X):
-    X = sparse.csr_array(X)
-    return [dask.delayed(X[i:j]) for i, j in pairwise(CUTS)]
+    return delayed_blocks(sparse.csr_array(X), CUTS)
 
 
 def as_frame(X):
@@ -52,7 +50,7 @@ def as_frame(X):
 
 def as_blocks(X):
     """Blocks, one of them without rows."""
-    return [dask.delayed(X[i:j]) for i, j in pairwise([0, 0, *CUTS[1:]])]
+    return delayed_blocks(X, [0, 0, *CUTS[1:]])
 
 
 PARTITIONED = [as_reader, as_array, as_csr_blocks, as_frame]

@@ -36,10 +36,7 @@ P.iloc[::7] = np.eye(3)[CODES[::7]]  # some are certain
 # Metrics of groups, and the rows that they are of.
 GAPS = {
     "ks": (statistical_parity_ks, SCORES),
-    "demographic": (
-        partial(partial_demographic_parity_gap, interval=INTERVAL),
-        SCORES,
-    ),
+    "demographic": (partial(partial_demographic_parity_gap, interval=INTERVAL), SCORES),
     "weak": (
         partial(weak_partial_demographic_parity_gap, threshold=0.3, interval=INTERVAL),
         SCORES,
@@ -240,9 +237,7 @@ def test_unmixed_scores_that_are_equal_or_infinite():
 
 def test_sizes_or_probabilities():
     for options in ({}, {"group_sizes": [9, 9], "group_probabilities": P}):
-        with pytest.raises(
-            TypeError, match="one of group_sizes and group_probabilities"
-        ):
+        with pytest.raises(TypeError, match="one of group_sizes and group_prob"):
             null_parity_gap(**options)
     with pytest.raises(TypeError, match="sample_weight goes with group_probabilities"):
         null_parity_gap([9, 9], sample_weight=np.ones(2))
@@ -336,9 +331,7 @@ def test_frames_of_all_kinds():
 
 
 def test_the_errors_name_the_remedy():
-    with pytest.raises(
-        ValueError, match=r"scalefair\.metrics\.group_probabilities makes"
-    ):
+    with pytest.raises(ValueError, match=r"metrics\.group_probabilities makes"):
         statistical_parity_ks([1, 2], sensitive_features=["f", None])
     with pytest.raises(ValueError, match=r"add up to 1 .* group_probabilities="):
         statistical_parity_ks(SCORES, sensitive_features=P)

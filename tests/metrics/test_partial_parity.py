@@ -135,15 +135,13 @@ def test_more_groups_than_16_bits_count():
 
 
 LABELS = {"y_true": [0, 1, 1, 0]}
+POSITIVE = {"given": "positive", **LABELS}
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"sample_weight": [1, 1, 0, 1], "given": "positive", **LABELS},
-            "0 for all positive samples of 1 .*'f'",
-        ),
+        ({"sample_weight": [1, 1, 0, 1], **POSITIVE}, "all positive .* of 1 .*'f'"),
         ({"given": "negative", **LABELS}, "given must be"),
         ({"given": ["label"], **LABELS}, "given must be"),
         ({"given": "positive"}, "pass them as y_true"),

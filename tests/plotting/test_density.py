@@ -82,9 +82,7 @@ def test_many_groups_and_equal_values(ax, display_class):
     display = draw(display_class, ax, constant, groups, kind="histogram")
     assert len(drawn(display)[1]) == 6
     for values, group in ((constant, 3), (SCORES * 1e-170, 0)):  # variance underflows
-        with pytest.raises(
-            ValueError, match=rf"Group {group} has no kernel density.*histogram"
-        ):
+        with pytest.raises(ValueError, match=rf"Group {group} has no .*histogram"):
             draw(display_class, ax, values, groups, kind="kde")
     for values in (np.zeros(400), SCORES * 1e-170):
         display = draw(display_class, ax, values, groups, kind="histogram")

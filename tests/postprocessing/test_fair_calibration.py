@@ -11,11 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import (
-    GridSearchCV,
-    KFold,
-    cross_val_predict,
-)
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -24,10 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from scalefair.metrics import null_parity_gap, partial_parity_gap
 from scalefair.optimize import parity_isotonic_regression
-from scalefair.postprocessing import (
-    FairCalibratedClassifier,
-    fair_calibration_path,
-)
+from scalefair.postprocessing import FairCalibratedClassifier, fair_calibration_path
 
 
 class First(ClassifierMixin, BaseEstimator):
@@ -311,8 +304,7 @@ class Counting(LogisticRegression):
 
 @quiet
 @pytest.mark.parametrize(
-    ("target", "given"),
-    [("scores", None), ("labels", "positive"), ("labels", "label")],
+    ("target", "given"), [("scores", None), ("labels", "positive"), ("labels", "label")]
 )
 def test_path_equals_single_fits(target, given):
     weights = np.random.default_rng(0).integers(0, 3, len(Y))
@@ -369,15 +361,9 @@ POSITIVE, LABEL = {"given": "positive"}, {"given": "label"}
         ),
         ({**POSITIVE, "attributes": "each"}, "cuts that are fair to groups"),
         # Groups without rows of a label, or weights of them, or with few.
-        (
-            six(1, 1, 0, 0, 0, 0) | POSITIVE,
-            r"label, fewer rows .*=1: 'b' labelled 1 \(",
-        ),
+        (six(1, 1, 0, 0, 0, 0) | POSITIVE, r"fewer rows .*=1: 'b' labelled 1 \("),
         (six(1, 1, 1, 0, 1, 0) | LABEL, r"1: 'a' labelled 0 \(0\)\. .*out\.$"),
-        (
-            six(1, 1, 0, 0, 1, 0) | POSITIVE | {"min_group_size": 2},
-            r"'b' labelled 1 \(1",
-        ),
+        (six(1, 1, 0, 0, 1, 0) | POSITIVE | {"min_group_size": 2}, r"labelled 1 \(1"),
         (
             six(1, 1, 0, 0, 1, 0) | POSITIVE | {"weights": [1, 1, 1, 1, 0, 1]},
             r"=1: 'b' labelled 1 \(0\)",

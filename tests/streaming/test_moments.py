@@ -2,9 +2,7 @@
 
 import pickle
 import tracemalloc
-from itertools import pairwise
 
-import dask
 import dask.array
 import numpy as np
 import pandas as pd
@@ -14,7 +12,7 @@ from scipy import sparse
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _blocks
 
-from ..conftest import assert_same_moments
+from ..conftest import assert_same_moments, delayed_blocks
 
 # Scatter matrices of three groups: small ones in register tiles, large ones by BLAS.
 NARROW, WIDE = 6, 220
@@ -438,8 +436,8 @@ def test_moments_are_those_of_weighted_entries(
 def test_probabilities_and_weights_of_rows_in_parts(tmp_path):
     X, labels = table(6), np.array(NAMES)[CODES]
     np.save(tmp_path / "X.npy", X)
-    cuts = list(pairwise((0, 40, 40, 170, M)))  # the first has no row of a group
-    parts, weights = ([dask.delayed(x[a:b]) for a, b in cuts] for x in (X, WEIGHTS))
+    cuts = (0, 40, 40, 170, M)  # the first has no row of a group
+    parts, weights = (delayed_blocks(x, cuts) for x in (X, WEIGHTS))
     expected = GroupMoments.from_data(X, group_probabilities=P, sample_weight=WEIGHTS)
     hard = GroupMoments.from_data(X, labels, sample_weight=WEIGHTS)
     for rows, w in (
