@@ -10,6 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from scalefair.cluster import FairSpectralClustering, refine_partition
+from scalefair.cluster._refinement import refine_labels
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import normalized_cut_score
 
@@ -159,6 +160,18 @@ def test_no_step_is_left(shares, seed):
         cuts[kind].append(cut - refined.cut_after)
     assert cuts["move"]
     assert min(map(min, cuts.values())) > -1e-9
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_exchanges_of_unequal_nodes_keep_the_smallest_size(seed):
+    i, j = [0, 0, 0, 3, 4, 3, 1, 0, 2], [3, 4, 5, 4, 5, 5, 2, 1, 3]
+    weights = [1, 1, 1, 3, 3, 3, 5, 0.5, 0.01]
+    W = sparse.csr_array(sparse.coo_array((weights, (i, j)), shape=(6, 6)))
+    sizes = np.array([3, 0.4, 0.4, *[2.2 / 3] * 3])
+    rng, labels = np.random.RandomState(seed), np.array([0, 0, 1, 1, 1, 1])
+    groups = np.arange(6)[:, None] % 2
+    refined = refine_labels(W + W.T, labels, groups, 0.1, 0.1, rng, weights=sizes)
+    assert np.bincount(refined.labels, sizes).min() >= 1
 
 
 def test_planted_clusters_come_back():

@@ -278,15 +278,6 @@ def test_memory_is_that_of_the_edges():
     assert data.graph.nnz == pytest.approx(1_000_000, rel=0.01)
 
 
-def test_largest_degree_of_the_message_works():
-    arguments = {"n_clusters": 3, "n_groups": 2, "random_state": 0}
-    with pytest.raises(ValueError, match="at most") as caught:
-        make_fair_sbm(600, average_degree=599, **arguments)
-    limit = float(str(caught.value).split("at most ")[1].split()[0])
-    data = make_fair_sbm(600, average_degree=0.999 * limit, **arguments)
-    assert data.probabilities[0] == pytest.approx(0.999, rel=1e-4)
-
-
 def test_cohesion_loosens_chosen_clusters():
     cohesion = [1.0, 1.0, 0.25, 0.0]
     sizes = {"n_clusters": 4, "n_groups": 2, "average_degree": 40}

@@ -73,14 +73,6 @@ def close(value, expected, **tolerance):
     np.testing.assert_allclose(value, expected, **({"rtol": 1e-12} | tolerance))
 
 
-def test_columns_of_an_arrow_table_have_names():
-    pyarrow = pytest.importorskip("pyarrow")
-    table = pyarrow.Table.from_pandas(P[["c", "a", "b"]])
-    for name in ("balance", "proportions"):
-        expected = measure(name, group_probabilities=P)
-        close(measure(name, group_probabilities=table), expected)
-
-
 @every_metric
 @weighted
 def test_rows_of_no_group_count_for_none(name, weights):
