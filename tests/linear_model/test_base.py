@@ -122,14 +122,11 @@ def test_unseen_groups_are_named(unseen):
     assert repr(unseen) in str(error.value)
 
 
-def test_probabilities():
+def test_probabilities_are_those_of_logistic_loss():
     model, X, _, groups = _fitted()
     probability = model.predict_proba(X, sensitive_features=groups)
     scores = model.decision_function(X, sensitive_features=groups)
     np.testing.assert_allclose(probability, expit(scores[:, None] * [-1, 1]))
-
-
-def test_no_probabilities_without_logistic_loss():
     model, _, _, _ = _fitted(loss="hinge")
     assert not hasattr(model, "predict_proba")
     with pytest.raises(AttributeError) as error:

@@ -255,11 +255,19 @@ def test_penalty_of_the_interactions_is_chosen_as_well(loose):
         assert_allclose(results[name][:2], loose.cv_results_[name])
 
 
-@pytest.mark.parametrize("alphas", [[], [-1.0], 0.1, [np.nan]])
-def test_bad_interaction_alphas(alphas):
-    search = search_of(0.2).set_params(interaction_alphas=alphas)
-    with pytest.raises(ValueError, match="interaction_alphas"):
-        fit(search, ROWS)
+@pytest.mark.parametrize(
+    ("option", "values", "message"),
+    [
+        ("interaction_alphas", [[], [-1.0], 0.1, [np.nan]], "interaction_alphas"),
+        ("cv", [iter([])], "no folds"),
+        ("cv", [3], "fewer than the 3 folds"),
+    ],
+)
+def test_bad_options_of_the_choice(option, values, message):
+    rare = np.arange(len(y)) < 2
+    for value in values:
+        with pytest.raises(ValueError, match=message):
+            fit(search_of(0.2).set_params(**{option: value}), (X, rare, group))
 
 
 def test_no_gap_is_fair_enough():
@@ -280,15 +288,3 @@ def test_rows_as_columns_and_predictions_of_the_best(loose):
             for model in (search, loose.best_estimator_)
         )
         np.testing.assert_array_equal(actual, expected)
-
-
-def test_no_folds():
-    with pytest.raises(ValueError, match="no folds"):
-        fit(search_of(0.2).set_params(cv=iter([])), ROWS)
-
-
-def test_too_few_rows_for_the_folds():
-    rare = np.zeros(len(y), int)
-    rare[:2] = 1
-    with pytest.raises(ValueError, match="fewer than the 3 folds"):
-        fit(search_of(0.5).set_params(cv=3), (X, y, rare))

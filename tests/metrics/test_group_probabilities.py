@@ -1,7 +1,6 @@
 """Probabilities in place of groups: expected statistics, and how far they are off."""
 
 from functools import partial
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -23,6 +22,8 @@ from scalefair.metrics import (
     unmixed_parity_gap,
     weak_partial_demographic_parity_gap,
 )
+
+from .conftest import brute_force, moment_differences
 
 RNG = np.random.default_rng(0)
 N, NAMES, INTERVAL = 120, ["a", "b", "c"], (0.1, 0.6)
@@ -93,17 +94,6 @@ def test_weights_count_rows(name):
     close(measure(name, group_probabilities=P, sample_weight=WEIGHTS), expected)
 
 
-def brute_force(A, scores, interval, thresholds=None):
-    """Largest difference between groups at any threshold; A has columns of weights."""
-    low, high = interval
-    gap = 0.0
-    for threshold in np.append(scores, -np.inf) if thresholds is None else thresholds:
-        rates = A[scores > threshold].sum(axis=0) / A.sum(axis=0)
-        shares = (np.clip(rates, low, high) - low) / (high - low)
-        gap = max([gap, *(abs(a - b) for a, b in combinations(shares, 2))])
-    return gap
-
-
 @weighted
 @pytest.mark.parametrize("interval", [(0.0, 1.0), INTERVAL])
 @pytest.mark.parametrize("threshold", [None, 0.3])
@@ -136,13 +126,7 @@ def test_balance_and_moments_by_definition(weights):
     close(group_proportions(LABELS, **options), counts / counts.sum(axis=1)[:, None])
     balance = counts.min(axis=1) / counts.max(axis=1)
     close(balance_score(LABELS, **options), balance.mean())
-    means = A.T @ Z / A.sum(axis=0)[:, None]
-    covariances = [np.cov(Z, rowvar=False, aweights=a, ddof=0) for a in A.T]
-    expected = [
-        np.sqrt(sum(np.sum((a - b) ** 2) for a, b in combinations(values, 2)))
-        for values in (means, covariances)
-    ]
-    close(moment_gaps(Z, **options), expected)
+    close(moment_gaps(Z, **options), moment_differences(A, Z))
 
 
 def test_a_cluster_of_which_nothing_is_known():

@@ -424,10 +424,13 @@ def test_moments_are_those_of_weighted_entries(
 ):
     monkeypatch.setattr(_blocks, "BLOCK_BYTES", block_bytes)
     X = table(n, density)
-    A = P if weights is None else P.mul(weights, axis=0)
-    arguments = {"group_probabilities": P, "sample_weight": weights}
-    moments = GroupMoments.from_data(form(X), **arguments)
-    check(moments, X, A, rtol=1e-12)
+    for table_of_groups, groups in (
+        (pd.get_dummies(CODES, dtype=float), {"groups": CODES}),
+        (P, {"group_probabilities": P}),
+    ):
+        A = table_of_groups.mul(1.0 if weights is None else weights, axis=0)
+        moments = GroupMoments.from_data(form(X), sample_weight=weights, **groups)
+        check(moments, X, A, rtol=1e-12)
     # The moments see the probabilities.
     with pytest.raises(AssertionError):
         check(moments, X, A**2, rtol=1e-12)

@@ -163,9 +163,8 @@ def test_a_group_of_one_class(constraint):
     X, y, groups = _data()
     y = np.where(groups == 1, 0, y)
     names = np.array(["x", "y", "z"])[groups]
-    with pytest.raises(ValueError, match="Group 'y' has no rows of class 1") as e:
+    with pytest.raises(ValueError, match=r"'y' has no rows of class 1.*group_auc"):
         PairwiseFairClassifier(constraint).fit(X, y, sensitive_features=names)
-    assert "group_auc" in str(e.value)
     PairwiseFairClassifier("group_auc").fit(X, y, sensitive_features=names)
 
 
