@@ -4,9 +4,9 @@ Graphs of known spectrum say so in their docstring.
 """
 
 import os
+import sys
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -247,22 +247,8 @@ def data_folder():
 
 @pytest.fixture(scope="session")
 def graphs():
-    """Generators of graphs with, where known, their eigenvalues."""
-    return SimpleNamespace(
-        path=path,
-        path_eigenvalues=path_eigenvalues,
-        cycle=cycle,
-        star=star,
-        complete=complete,
-        grid=grid,
-        block_model=block_model,
-        nearest_neighbors=nearest_neighbors,
-        two_cliques=two_cliques,
-        many_cliques=many_cliques,
-        normalized=normalized,
-        random_groups=random_groups,
-        fairness_basis=fairness_basis,
-    )
+    """This module: generators of graphs with, where known, their eigenvalues."""
+    return sys.modules[__name__]
 
 
 @pytest.fixture(scope="session", params=list(GRAPHS))

@@ -174,19 +174,10 @@ def every_taker(interactions):
                 metric("statistical_parity_ks", FIRST),
                 metric("weak_partial_demographic_parity_gap", FIRST),
                 display(
-                    "ClusterCompositionDisplay",
-                    "proportions",
-                    LABELS,
-                    method="from_predictions",
+                    "ClusterCompositionDisplay", "proportions", LABELS, **OF_LABELS
                 ),
                 display("FairnessAccuracyDisplay", "unfairness", REGRESSOR, X, FIRST),
-                display(
-                    "GroupLossDisplay",
-                    "losses",
-                    X,
-                    method="from_data",
-                    n_components=[1, 2],
-                ),
+                display("GroupLossDisplay", "losses", X, **OF_DATA),
                 display("GroupRateDisplay", "gaps", CLASSIFIER, X, pair=PAIR),
                 display("OutputDensityDisplay", "densities", REGRESSOR, X),
                 display("ParetoFrontDisplay", "means", CLASSIFIER, X, Y),
@@ -197,6 +188,8 @@ def every_taker(interactions):
 
 
 FIRST, PAIR = X[:, 0], ("f, True", "m, False")
+OF_LABELS = {"method": "from_predictions"}
+OF_DATA = {"method": "from_data", "n_components": [1, 2]}
 TAKERS = every_taker(interactions=True)
 # Weights of a linear model cannot depend on groups of which probabilities are known.
 SOFT_TAKERS = every_taker(interactions=False)

@@ -44,6 +44,11 @@ def within(labels, groups, tolerance=0.1):
     return beyond(labels, A, weights, tolerance) < 1 - 1e-9
 
 
+def inertia(X, labels):
+    parts = [X[labels == c] for c in np.unique(labels)]
+    return sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts)
+
+
 @pytest.fixture(scope="session")
 def planted():
     """Four planted clusters of three groups."""

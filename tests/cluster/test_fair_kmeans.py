@@ -15,6 +15,8 @@ from scalefair.cluster import (
     fair_assignment,
 )
 
+from .conftest import inertia
+
 
 @pytest.fixture(autouse=True)
 def integer_programs_of_tiny_problems_only(monkeypatch):
@@ -33,11 +35,6 @@ def people():
 
 def fit(X, groups, k=4, **options):
     return FairKMeans(k, random_state=0, **options).fit(X, sensitive_features=groups)
-
-
-def inertia(X, labels):
-    parts = [X[labels == c] for c in np.unique(labels)]
-    return sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 0.5])

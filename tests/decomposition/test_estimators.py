@@ -17,7 +17,7 @@ from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments
 
 from ..conftest import delayed_blocks, dense_covariances
-from .conftest import rows
+from .conftest import assert_same, projector, rows
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -32,19 +32,6 @@ ESTIMATORS = {
 every = pytest.mark.parametrize("make", ESTIMATORS.values(), ids=list(ESTIMATORS))
 M, N = 300, 6
 delayed = partial(delayed_blocks, cuts=(0, 100, 101, M))
-
-
-def projector(model):
-    """P, or P* of the semidefinite method: components may be turned, or signed."""
-    return model.components_.T @ model.components_
-
-
-def assert_same(model, expected, rtol=1e-8):
-    np.testing.assert_allclose(
-        model.group_losses_, expected.group_losses_, rtol=rtol, atol=1e-12
-    )
-    # The eigenvectors err by the square root of what the losses do.
-    np.testing.assert_allclose(projector(model), projector(expected), atol=1e-6)
 
 
 FORMS = {

@@ -15,7 +15,7 @@ from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _moments
 
 from ..conftest import delayed_blocks, one_hot
-from .conftest import certify
+from .conftest import assert_same, certify
 
 M, N, R = 400, 30, 3
 NAMES = ["a", "b", "c"]
@@ -75,17 +75,6 @@ def memberships(arguments):
 
 def new(**options):
     return FairPCA(R, **{"attributes": "each", "random_state": 0, **options})
-
-
-def project(pca):
-    return pca.components_.T @ pca.components_
-
-
-def assert_same(pca, expected, rtol=1e-6):
-    np.testing.assert_allclose(project(pca), project(expected), atol=1e-5)
-    losses, others = (np.hstack(model.group_losses_) for model in (pca, expected))
-    np.testing.assert_allclose(losses, others, rtol=rtol)
-    np.testing.assert_allclose(pca.mean_, expected.mean_, atol=1e-12)
 
 
 @pytest.mark.parametrize(
