@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.linalg import null_space, orth, subspace_angles
 from scipy.sparse.linalg import aslinearoperator
@@ -91,8 +92,8 @@ def test_solvers_agree_with_dense_reference(solver, name, h, regularization, nam
         assert model.affinity_matrix_.nnz == W.nnz  # nothing is filled in
     values, vectors, F, M = _dense_reference(W, groups, k, regularization)
     H = model.embedding_
-    np.testing.assert_allclose(model.eigenvalues_, values, atol=2 * tol)
-    np.testing.assert_allclose(H.T @ H, np.eye(k), atol=1e-10)
+    assert_allclose(model.eigenvalues_, values, atol=2 * tol)
+    assert_allclose(H.T @ H, np.eye(k), atol=1e-10)
     assert np.linalg.norm(F.T @ H) < 1e-10
     assert model.fairness_violation_ < 1e-10
     assert model.converged_
@@ -101,9 +102,7 @@ def test_solvers_agree_with_dense_reference(solver, name, h, regularization, nam
     Q = orth(F)
     MH = M @ H
     R = MH - Q @ (Q.T @ MH) - H * model.eigenvalues_
-    np.testing.assert_allclose(
-        model.residuals_, np.linalg.norm(R, axis=0), rtol=1e-3, atol=1e-9
-    )
+    assert_allclose(model.residuals_, np.linalg.norm(R, axis=0), rtol=1e-3, atol=1e-9)
     assert np.linalg.norm(R, axis=0).max() <= tol * 1.001
     gap = values[-1] - _dense_reference(W, groups, k + 1, regularization)[0][-1]
     if gap > 1e-3:
@@ -128,7 +127,7 @@ def test_dtype_is_chosen_by_size_and_tolerance(tol, same, keep, planted, monkeyp
         )
         for dtype in ("auto", same)
     )
-    np.testing.assert_array_equal(auto.embedding_, other.embedding_)
+    assert_array_equal(auto.embedding_, other.embedding_)
     assert auto.n_products_ == other.n_products_
 
 
@@ -150,8 +149,8 @@ def test_unweighted_graphs_are_not_copied():
         assert model.affinity_matrix_.dtype == np.float64
         results.append((model.labels_.copy(), model.embedding_))
     (labels, H), (same_labels, same_H) = results
-    np.testing.assert_array_equal(labels, same_labels)
-    np.testing.assert_allclose(H, same_H, atol=1e-10)
+    assert_array_equal(labels, same_labels)
+    assert_allclose(H, same_H, atol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore:The clusters are of very different sizes")
@@ -176,8 +175,8 @@ def test_input_formats_agree(planted):
     for other in [*formats, unsorted, with_long_indices(W), zeros, parts]:
         model = FairSpectralClustering(3, **options)
         model.fit(other, sensitive_features=groups)
-        np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, atol=1e-8)
-        np.testing.assert_array_equal(model.labels_, expected.labels_)
+        assert_allclose(model.eigenvalues_, expected.eigenvalues_, atol=1e-8)
+        assert_array_equal(model.labels_, expected.labels_)
         assert model.affinity_matrix_.nnz == W.nnz
     assert zeros.nnz == W.nnz + 1  # the input is not modified
     assert parts.nnz == 4 * W.nnz
@@ -194,7 +193,7 @@ def test_one_cluster_many_and_too_many(solver, graphs):
     assert model.fairness_violation_ < 1e-10
     model.set_params(n_clusters=1, solver="auto", **PAPERS_METHOD).fit(W, **groups)
     assert (model.labels_ == 0).all()
-    np.testing.assert_allclose(model.eigenvalues_, [1])
+    assert_allclose(model.eigenvalues_, [1])
 
 
 def test_nullspace_refuses_what_cannot_fit(graphs):
@@ -215,9 +214,7 @@ def test_no_convergence_is_said(solver, graphs):
     assert np.isfinite(model.embedding_).all()
     assert model.residuals_.max() > 1e-10
     assert model.fairness_violation_ < 1e-10
-    np.testing.assert_allclose(
-        model.embedding_.T @ model.embedding_, np.eye(8), atol=1e-10
-    )
+    assert_allclose(model.embedding_.T @ model.embedding_, np.eye(8), atol=1e-10)
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +243,7 @@ def test_one_attribute_twice_is_once(people):
     for more in (race, np.where(race == "x", "b", "a")):  # and a coarser one
         twice = fit_each(W, np.column_stack([more, race]))
         assert subspace_angles(once.embedding_, twice.embedding_).max() < 1e-6
-        np.testing.assert_array_equal(twice.labels_, once.labels_)
+        assert_array_equal(twice.labels_, once.labels_)
 
 
 def test_joint_is_stricter_where_attributes_are_independent(people):
@@ -257,7 +254,7 @@ def test_joint_is_stricter_where_attributes_are_independent(people):
     balances = balance_score(
         separate.labels_, average=None, sensitive_features=pair, attributes="each"
     )
-    np.testing.assert_array_equal(separate.balance_, balances)
+    assert_array_equal(separate.balance_, balances)
     assert separate.eigenvalues_.sum() > joint.eigenvalues_.sum() + 1e-6
     # Combinations are orthogonal to less: what "joint" forbids, "each" forbids, too.
     F = _dense_reference(W, pair, 4)[2]

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.linalg import null_space
 from scipy.sparse.linalg import aslinearoperator
@@ -86,12 +87,12 @@ def in_blocks(W):
 def check_repeated(one, many, copies):
     """Equal eigenvalues, subspaces, labels and balances."""
     node = np.repeat(np.arange(len(copies)), copies)
-    np.testing.assert_allclose(one.eigenvalues_, many.eigenvalues_, atol=1e-12)
+    assert_allclose(one.eigenvalues_, many.eigenvalues_, atol=1e-12)
     assert one.fairness_violation_ < 1e-12
     H = one.embedding_[node] / np.sqrt(copies[node, None])
-    np.testing.assert_allclose(H.T @ H, np.eye(H.shape[1]), atol=1e-10)
+    assert_allclose(H.T @ H, np.eye(H.shape[1]), atol=1e-10)
     cosines = np.linalg.svd(H.T @ many.embedding_, compute_uv=False)
-    np.testing.assert_allclose(cosines, 1, atol=1e-6)
+    assert_allclose(cosines, 1, atol=1e-6)
     assert adjusted_rand_score(one.labels_[node], many.labels_) == 1
     assert one.minimum_balance_ == pytest.approx(many.minimum_balance_)
 
@@ -133,7 +134,7 @@ def test_weighted_nodes_are_repeated_nodes(solver, regularization, keep, name, r
         assert np.linalg.norm(F.T @ many.embedding_) < 1e-12
         Z = null_space(F.T)
         values = np.linalg.eigvalsh(Z.T @ (W / np.sqrt(np.outer(d, d))) @ Z)
-        np.testing.assert_allclose(many.eigenvalues_, values[:-4:-1], atol=1e-8)
+        assert_allclose(many.eigenvalues_, values[:-4:-1], atol=1e-8)
 
 
 def assigned(X, groups, weights=None):
@@ -199,15 +200,13 @@ def test_isolated_nodes_without_weight_and_parts(planted):
     W = sparse.block_diag([W, [[0.0]], np.ones((3, 3))], format="csr")
     groups, weights = np.append(groups, [0, 0, 1, 2]), np.append(copies, [0, 2, 2, 2])
     model = spectral(W, groups, weights, connected_components="largest")
-    np.testing.assert_array_equal(
-        np.flatnonzero(model.labels_ < 0), np.arange(300, 304)
-    )
+    assert_array_equal(np.flatnonzero(model.labels_ < 0), np.arange(300, 304))
     with pytest.raises(ValueError, match="2 connected components"):
         spectral(W, groups, weights, regularization=0)
     with pytest.raises(ValueError, match=r"isolated \(first: node 300\)"):
         spectral(W, groups, np.arange(304) > 0, regularization=0)
     labels = spectral(W, groups, weights, k=4).labels_
-    np.testing.assert_array_equal(np.flatnonzero(labels < 0), [300])
+    assert_array_equal(np.flatnonzero(labels < 0), [300])
 
 
 def test_rows_without_weight_are_predicted(planted, blobs):
@@ -219,10 +218,8 @@ def test_rows_without_weight_are_predicted(planted, blobs):
     assert adjusted_rand_score(labels[weights == 0], whole[weights == 0]) > 0.8
     X, groups, _ = blobs
     model = kmeans(X, groups, weights)
-    np.testing.assert_array_equal(
-        model.predict(X[weights == 0]), model.labels_[weights == 0]
-    )
-    np.testing.assert_array_equal(model.assignment_.labels, model.labels_)
+    assert_array_equal(model.predict(X[weights == 0]), model.labels_[weights == 0])
+    assert_array_equal(model.assignment_.labels, model.labels_)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +243,7 @@ def test_kmeans_by_weights(shares, blobs, name, options, request, monkeypatch):
     for c, centre in enumerate(model.cluster_centers_):
         inside = model.labels_ == c
         mean = np.average(X[inside], axis=0, weights=weights[inside])
-        np.testing.assert_allclose(centre, mean)
+        assert_allclose(centre, mean)
     distances = ((X - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
     assert model.inertia_ == pytest.approx(weights @ distances)
     assert model.assignment_.cost == pytest.approx(model.inertia_, rel=0.02)
@@ -256,7 +253,7 @@ def test_kmeans_by_weights(shares, blobs, name, options, request, monkeypatch):
     if not options.get("attributes"):
         counts = np.array([A[model.labels_ == c].sum(axis=0) for c in range(3)])
         balance = counts.min(axis=1) / counts.max(axis=1)
-        np.testing.assert_allclose(model.balance_, balance)
+        assert_allclose(model.balance_, balance)
         population = A.sum(axis=0).min() / A.sum(axis=0).max()
         assert balance.min() > max(0.6 * population, options.get("min_balance", 0))
     with pytest.raises(ValueError, match="above the balance of the population"):
@@ -298,7 +295,7 @@ def test_new_nodes(planted, soft):
     frame = pd.DataFrame(P, columns=["a", "b", "c"])
     model = spectral(W, frame, refine=False)
     labels = model.predict(W, group_probabilities=frame[["c", "a", "b"]])
-    np.testing.assert_array_equal(labels, model.labels_)
+    assert_array_equal(labels, model.labels_)
     # A single new node, which is of one group for certain.
     first = pd.DataFrame([[1.0, 0.0, 0.0]], columns=["a", "b", "c"])
     one = model.predict(W[:1], group_probabilities=first)
@@ -306,7 +303,7 @@ def test_new_nodes(planted, soft):
     # Hard groups are probabilities of 1, and the other way round.
     names = np.array(["a", "b", "c"])[groups]
     certain = pd.DataFrame(np.eye(3)[groups], columns=["a", "b", "c"])
-    np.testing.assert_array_equal(
+    assert_array_equal(
         model.predict(W, sensitive_features=names),
         model.predict(W, group_probabilities=certain),
     )
@@ -328,7 +325,7 @@ def test_groups_that_only_nodes_left_out_may_be_of(soft):
     options = {"connected_components": "all", "regularization": 0}
     model = spectral(graph, pd.DataFrame(P, columns=[*"abcd"]), weights, **options)
     assert list(model.groups_) == ["b", "c", "d"]
-    np.testing.assert_array_equal(np.flatnonzero(model.labels_ < 0), [0, 1])
+    assert_array_equal(np.flatnonzero(model.labels_ < 0), [0, 1])
     P = np.where(np.arange(300)[:, None] > 0, [1.0, 0], [0, 1])
     with pytest.raises(ValueError, match="only one group among the clustered"):
         spectral(graph, P, **options)

@@ -311,9 +311,8 @@ def test_standard_input(monkeypatch, pack):
     text._stdin.cache_clear()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(CSV))))
     table_file = TableFile(tables.Path("-"))
-    assert_frame_equal(
-        table_file.read(), WANTED, check_dtype=False
-    )  # which reads it again
+    # Which reads it again.
+    assert_frame_equal(table_file.read(), WANTED, check_dtype=False)
     assert table_file.line_number(1) == 3
     text._stdin.cache_clear()
 
@@ -332,10 +331,8 @@ def test_parquet(tmp_path):
     assert read["d"][1] == "x"
     assert read["e"].tolist() == ["True", "False"]
     assert read["f"][1] == 7
-    assert table_file.read(strings=["f"])["f"].tolist() == [
-        None,
-        "7",
-    ]  # as without gaps
+    as_words = table_file.read(strings=["f"])["f"].tolist()
+    assert as_words == [None, "7"]  # as without gaps
     assert list(table_file.read(["c", "a"]).columns) == ["c", "a"]
     assert table_file.locate(1, "b") == f"{path}: row 1 (counted from 0): column 2 (b)"
     path.write_bytes(path.read_bytes()[:-20])
@@ -434,7 +431,7 @@ def test_truth_values_have_one_reading(tmp_path, monkeypatch, kind, spelling, mi
     frame["holds"] = holds.map(dict(zip((True, False), spelling, strict=True)))
     path = tmp_path / f"table.{kind}"
     getattr(frame, f"to_{kind}")(path, index=False)
-    expected = holds.map({True: "True", False: "False"}).astype(object)
+    expected = [None if pandas.isna(value) else str(value) for value in holds]
     table_file = TableFile(path)
     assert table_file.names == ["x", "holds"]
     read = [
@@ -447,9 +444,7 @@ def test_truth_values_have_one_reading(tmp_path, monkeypatch, kind, spelling, mi
     ]
     for column in read:
         values = column.astype(object)
-        assert values.where(values.notna(), None).tolist() == [
-            None if pandas.isna(value) else value for value in expected
-        ]
+        assert values.where(values.notna(), None).tolist() == expected
 
 
 LATIN = "town,n\nKöln,1\nZürich,2\n"

@@ -77,17 +77,6 @@ def test_fair_where_asked_and_accurate(fitted):
     assert fitted.history_[-1]["kkt_residual"] == fitted.kkt_residual_
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared", "auc", "partial_auc", "logistic"])
-def test_other_losses_and_the_sigmoid(loss):
-    surrogate = "sigmoid" if loss == "logistic" else "ramp"
-    model = classifier(loss=loss, surrogate=surrogate, n_thresholds=8, tol=5e-3)
-    fit(model, ROWS)
-    assert model.infeasibility_ <= 5e-3
-    assert gap(model, X, group) < 0.3
-    assert model.score(X, y, sensitive_features=group) > 0.7
-    assert hasattr(model, "predict_proba") == (loss == "logistic")
-
-
 def test_starts_agree_on_fairness(fitted):
     zero = fit(classifier(start="zero", tol=2e-3), ROWS)
     assert zero.infeasibility_ <= 2e-3
