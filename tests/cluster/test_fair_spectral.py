@@ -217,7 +217,6 @@ def test_no_convergence_is_said(solver, graphs):
     with pytest.warns(ConvergenceWarning, match=r"did not converge.*raise"):
         model.fit(graphs.path(800), sensitive_features=np.arange(800) % 3)
     assert not model.converged_
-    assert np.isfinite(model.embedding_).all()
     assert model.residuals_.max() > 1e-10
     assert model.fairness_violation_ < 1e-10
     assert_allclose(model.embedding_.T @ model.embedding_, np.eye(8), atol=1e-10)
