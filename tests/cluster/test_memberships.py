@@ -22,6 +22,7 @@ from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import normalized_cut_score
 
 from ..conftest import delayed_blocks
+from .conftest import beyond, memberships
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +233,7 @@ def test_rows_without_weight_are_predicted(planted, blobs):
         ("soft_blobs", {"min_balance": 0.2}),
     ],
 )
-def test_kmeans_by_weights(shares, blobs, name, options, request, monkeypatch):
+def test_kmeans_by_weights(blobs, name, options, request, monkeypatch):
     monkeypatch.setattr(_fair_kmeans, "START_SAMPLE_ROWS", 150)
     X, hard, _ = blobs
     weights = np.random.default_rng(2).gamma(2.0, size=300) * (1 + 4 * hard)
@@ -247,8 +248,8 @@ def test_kmeans_by_weights(shares, blobs, name, options, request, monkeypatch):
     distances = ((X - model.cluster_centers_[model.labels_]) ** 2).sum(axis=1)
     assert model.inertia_ == pytest.approx(weights @ distances)
     assert model.assignment_.cost == pytest.approx(model.inertia_, rel=0.02)
-    A, _ = shares.memberships(300, **of(groups, weights))
-    assert shares.beyond(model.labels_, A, weights, 0.1) <= 2
+    A, _ = memberships(300, **of(groups, weights))
+    assert beyond(model.labels_, A, weights, 0.1) <= 2
     assert model.minimum_balance_ == pytest.approx(model.balance_.min())
     if not options.get("attributes"):
         counts = np.array([A[model.labels_ == c].sum(axis=0) for c in range(3)])
@@ -264,7 +265,7 @@ def test_kmeans_by_weights(shares, blobs, name, options, request, monkeypatch):
     ("name", "regularization", "tolerance"),
     [("planted", 0.0, 0.2), ("planted", 0.3, 0.0), ("soft", 0.3, 0.1)],
 )
-def test_refinement_of_repeated_nodes(shares, name, regularization, tolerance, request):
+def test_refinement_of_repeated_nodes(name, regularization, tolerance, request):
     W, groups, copies = request.getfixturevalue(name)
     W = W.copy()
     W.data = np.random.default_rng(0).gamma(1.0, size=W.nnz)
@@ -282,9 +283,9 @@ def test_refinement_of_repeated_nodes(shares, name, regularization, tolerance, r
         )
         assert cut == pytest.approx(expected, abs=1e-9)
     assert result.cut_after < 0.95 * result.cut_before
-    A, _ = shares.memberships(300, **of(groups, copies))
+    A, _ = memberships(300, **of(groups, copies))
     before, after = (
-        shares.beyond(labels, A, copies, tolerance)
+        beyond(labels, A, copies, tolerance)
         for labels in (np.arange(300) % 3, result.labels)
     )
     assert after <= max(before, 1)

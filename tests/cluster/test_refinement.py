@@ -14,6 +14,8 @@ from scalefair.cluster._refinement import refine_labels
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import normalized_cut_score
 
+from .conftest import beyond, memberships, within
+
 
 def refine(W, labels, groups, **options):
     """Refine, and check what is always promised."""
@@ -57,20 +59,20 @@ def fair_labels(groups, k):
     ("seed", "tolerance", "regularization"),
     [(0, 0.0, 0.0), (1, 0.1, 0.3), (2, 1.0, 0.0)],
 )
-def test_cuts_and_bounds(shares, seed, tolerance, regularization):
+def test_cuts_and_bounds(seed, tolerance, regularization):
     rng = np.random.default_rng(seed)
     n, k, h = 300, 5, 2 + seed
     W, groups = random_graph(n, seed), rng.permutation(np.arange(n) % 17 % h)
     options = {"tolerance": tolerance, "regularization": regularization, "max_iter": 9}
     refined = refine(W, fair_labels(groups, k), groups, **options)
     assert refined.cut_after < 0.9 * refined.cut_before
-    assert shares.within(refined.labels, groups, tolerance)
+    assert within(refined.labels, groups, tolerance)
     # Others get no less fair, with the bounds or without a count that fits.
     unfair = rng.integers(0, k, n)
-    A, ones = shares.memberships(n, sensitive_features=groups)
-    before = shares.beyond(unfair, A, ones, tolerance)
+    A, ones = memberships(n, sensitive_features=groups)
+    before = beyond(unfair, A, ones, tolerance)
     refined = refine(W, unfair, groups, **options)
-    after = shares.beyond(refined.labels, A, ones, tolerance)
+    after = beyond(refined.labels, A, ones, tolerance)
     assert np.floor(after) <= np.floor(before)
 
 
@@ -130,14 +132,14 @@ def test_isolated_nodes_and_seeds():
         refine(W, np.where(np.arange(106) < 100, labels, 3), groups)
 
 
-def steps_of(labels, groups, k, within, min_size):
+def steps_of(labels, groups, k, is_within, min_size):
     """All single moves that fit, and all exchanges within a group."""
     sizes = np.bincount(labels, minlength=k)
     for i, b in itertools.product(range(len(labels)), range(k)):
         if b != labels[i] and sizes[labels[i]] > min_size:
             moved = labels.copy()
             moved[i] = b
-            if within(moved, groups):
+            if is_within(moved, groups):
                 yield "move", moved
     for i, j in itertools.combinations(range(len(labels)), 2):
         if groups[i] == groups[j] and labels[i] != labels[j]:
@@ -147,15 +149,15 @@ def steps_of(labels, groups, k, within, min_size):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_step_is_left(shares, seed):
+def test_no_step_is_left(seed):
     n, k, options = 16, 3, {"tolerance": 0.5, "regularization": 0.2}
     W, groups = random_graph(n, seed), np.arange(n) % 2
     refined = refine(W, fair_labels(groups, k), groups, max_iter=50, **options)
     while refined.n_moved:
         refined = refine(W, refined.labels, groups, max_iter=50, **options)
     cuts = {"move": [], "exchange": []}
-    within = partial(shares.within, tolerance=0.5)
-    for kind, labels in steps_of(refined.labels, groups, k, within, 1):
+    is_within = partial(within, tolerance=0.5)
+    for kind, labels in steps_of(refined.labels, groups, k, is_within, 1):
         cut = normalized_cut_score(W, labels, regularization=0.2)
         cuts[kind].append(cut - refined.cut_after)
     assert cuts["move"]
