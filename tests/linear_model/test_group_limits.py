@@ -1,4 +1,4 @@
-"""What is refused, and warned of, because it is hardly a group."""
+"""What is refused, and warned of, because it is hardly a group, or is in parts."""
 
 import tracemalloc
 import warnings
@@ -16,6 +16,7 @@ from scalefair.linear_model import (
     partial_fairness_path,
 )
 from scalefair.linear_model import _parity_problem as parity_problem
+from scalefair.streaming import PartitionedRows
 
 # What is checked comes before training: the cheapest.
 CHEAP = {"surrogate_width": 1.0, "n_thresholds": 10, "tol": 0.5}
@@ -53,6 +54,13 @@ WAYS = {
     "comparator": partial(fit, kind=PenalizedPartialParityClassifier, max_iter=5),
 }
 ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+@pytest.mark.parametrize("way", ["path", "choice", "pairwise", "comparator"])
+def test_some_take_rows_in_memory_alone(way):
+    parts = PartitionedRows.of(da.from_array(X))
+    with pytest.raises(TypeError, match=r" takes .* PartiallyFairClassifier"):
+        WAYS[way](parts, y, np.arange(3000) % 2)
 
 
 def quietly(way, *given, **options):

@@ -23,6 +23,8 @@ from scalefair.plotting import (
 )
 from scalefair.plotting._draw import literal
 
+from .conftest import AwareClassifier, AwareRegressor
+
 RNG = np.random.default_rng(0)
 LONG_NAMES = [
     "has completed graduate school",
@@ -115,24 +117,6 @@ def test_estimators_are_fitted(draw, arguments):
     takes_groups = "sensitive_features" in inspect.signature(draw).parameters
     with pytest.raises(NotFittedError):
         draw(*arguments, **({"sensitive_features": [0]} if takes_groups else {}))
-
-
-class GroupAware:
-    """Mixed into models: their outputs depend on the groups, and they have settings."""
-
-    interval, kappa = (0.1, 0.5), 0.2
-
-    def decision_function(self, X, *, sensitive_features):
-        return super().decision_function(X) + 3 * (sensitive_features == "f")
-
-    def predict(self, X, *, sensitive_features):
-        return super().predict(X) + 3 * (sensitive_features == "f")
-
-
-class AwareClassifier(GroupAware, LogisticRegression): ...
-
-
-class AwareRegressor(GroupAware, LinearRegression): ...
 
 
 @pytest.mark.parametrize(

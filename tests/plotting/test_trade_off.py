@@ -19,6 +19,8 @@ from scalefair.metrics import (
 from scalefair.plotting import FairnessAccuracyDisplay, ParetoFrontDisplay
 from scalefair.postprocessing import FairCalibratedClassifier
 
+from .conftest import AwareRegressor
+
 RNG = np.random.default_rng(0)
 
 
@@ -324,17 +326,12 @@ def test_gaps_of_the_rows_of_a_label(ax, given, attributes):
     assert display.means["OfEachLabel"][0, 0] == pytest.approx(1 - gap)
 
 
-class GroupAware(LinearRegression):
-    def predict(self, X, *, sensitive_features):
-        return super().predict(X) + 3 * np.asarray(sensitive_features)
-
-
 def test_points_of_regressors(ax):
     codes = RNG.integers(0, 2, 300)
-    groups = {"sensitive_features": codes}
+    groups = {"sensitive_features": np.array(["f", "m"])[codes]}
     X = np.column_stack([RNG.standard_normal(300), codes])
     y = X.sum(axis=1) + 0.1 * RNG.standard_normal(300)
-    models = {"all": LinearRegression().fit(X, y), "aware": GroupAware().fit(X, y)}
+    models = {"all": LinearRegression().fit(X, y), "aware": AwareRegressor().fit(X, y)}
     draw = FairnessAccuracyDisplay.from_estimator
     display = draw(models, X, y, **groups, ax=ax)
     predicted = {"all": models["all"].predict(X)}
