@@ -81,10 +81,6 @@ def kmeans(X, groups, weights=None, **options):
     return FairKMeans(3, random_state=0, **options).fit(X, **of(groups, weights))
 
 
-def in_blocks(W):
-    return delayed_blocks(W, (0, 100, 300))
-
-
 def check_repeated(one, many, copies):
     """Equal eigenvalues, subspaces, labels and balances."""
     node = np.repeat(np.arange(len(copies)), copies)
@@ -105,7 +101,7 @@ def check_repeated(one, many, copies):
         ("lobpcg", 0.1, sparse.csr_array, "planted"),
         ("dual", 0.1, sparse.csr_array, "planted"),
         ("chebyshev", 0.1, aslinearoperator, "planted"),
-        ("chebyshev", 0.0, in_blocks, "planted"),
+        ("chebyshev", 0.0, lambda W: delayed_blocks(W, (0, 100, 300)), "planted"),
         ("chebyshev", 0.1, aslinearoperator, "soft"),
     ],
 )

@@ -74,10 +74,6 @@ def table(m=1000, n=12):
     return X, groups
 
 
-def processes(client):
-    return set(client.run(os.getpid).values())
-
-
 @pytest.mark.parametrize("solver", ["gram", "matrix_free"])
 def test_fair_pca(client, solver):
     X, groups = table()
@@ -167,7 +163,7 @@ def test_another_scalefair_elsewhere(client, monkeypatch):
 
 def kill_one(client):
     """Kill a worker that keeps partitions, without notice."""
-    os.kill(min(processes(client)), signal.SIGKILL)
+    os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
 
 
 def test_a_lost_worker_between_products(client, tmp_path):

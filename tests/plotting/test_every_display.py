@@ -85,10 +85,6 @@ PARTS = {
 every_display = pytest.mark.parametrize("display_class", PARTS)
 
 
-def axes_for(display_class):
-    return new_axes(2 if display_class is GroupLossDisplay else 1)
-
-
 def test_names_are_shown_as_they_are():
     display = ScoreDensityDisplay.from_predictions(
         SCORES, sensitive_features=groups_named(LONG_NAMES), ax=new_axes()
@@ -158,7 +154,8 @@ def test_a_shared_axis_is_labelled_once(figure, shape, labels):
 def test_plots_again_with_or_without_a_legend(display_class, pyplot):
     parameters = dict(pyplot.rcParams)
     display = display_class(**PARTS[display_class])
-    assert display.plot(axes_for(display_class)) is display
+    n_columns = 2 if display_class is GroupLossDisplay else 1
+    assert display.plot(new_axes(n_columns)) is display
     assert pyplot.get_fignums() == []
     for ax in display.figure_.axes:
         assert any(c.isdigit() for c in ax.get_title())

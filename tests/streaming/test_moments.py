@@ -12,18 +12,10 @@ from scipy import sparse
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _blocks
 
-from ..conftest import assert_same_moments, delayed_blocks
+from ..conftest import assert_same_moments, delayed_blocks, one_hot
 
 # Scatter matrices of three groups: small ones in register tiles, large ones by BLAS.
 NARROW, WIDE = 6, 220
-
-
-def memberships(groups):
-    """Names of groups, and the weights (m, G) of rows in them."""
-    if isinstance(groups, pd.DataFrame):
-        return groups.columns, groups.to_numpy()
-    values, codes = np.unique(groups, return_inverse=True)
-    return values, np.eye(len(values))[codes]
 
 
 def definition(X, A):
@@ -40,12 +32,14 @@ def definition(X, A):
 
 def check(moments, X, groups, rtol=1e-13):
     """Moments are those of groups, or of a data frame with weights of the rows."""
-    values, A = memberships(groups)
+    if isinstance(groups, pd.DataFrame):
+        values, A = groups.columns, groups.to_numpy()
+    else:
+        values, A = np.unique(groups), one_hot(groups)
+        assert moments.counts.dtype == np.int64
     means, scatters = definition(X, A)
     assert moments.groups.tolist() == list(values)
     np.testing.assert_allclose(moments.counts, A.sum(axis=0), rtol=rtol)
-    if not isinstance(groups, pd.DataFrame):
-        assert moments.counts.dtype == np.int64
     assert moments.means.dtype == moments.scatters.dtype == np.float64
     size = np.abs(scatters).max()
     scale = np.abs(means).max() + np.sqrt(size)
@@ -64,10 +58,6 @@ def rows_of(m, n, n_groups=3, seed=0, density=1.0):
     return X, groups
 
 
-def big_endian(X):
-    return X.astype(">f8")
-
-
 def packed(X):
     """Rows whose strides are no multiples of the size of an entry."""
     records = np.zeros(len(X), dtype=[("flag", "i1"), ("row", X.dtype, X.shape[1])])
@@ -84,7 +74,7 @@ class TestFromData:
             np.asfortranarray,
             np.float32,
             np.float16,
-            big_endian,
+            lambda X: X.astype(">f8"),
             packed,
             lambda X: np.broadcast_to(X[3], X.shape),
             lambda X: X[::-1, ::-1],

@@ -216,13 +216,9 @@ def _rows(m=300, n_groups=3, seed=0):
     return rng.standard_normal(m) * (1 + groups) + 2 * groups, groups
 
 
-def _ks(a, b):
-    return ks_2samp(a, b, method="asymp").statistic
-
-
 def _distance(outputs, groups):
     parts = [outputs[groups == g] for g in np.unique(groups)]
-    return max(_ks(a, b) for a in parts for b in parts)
+    return max(ks_2samp(a, b, method="asymp").statistic for a in parts for b in parts)
 
 
 def test_nondecreasing_and_constant_beyond_the_ends():
