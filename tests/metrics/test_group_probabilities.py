@@ -35,7 +35,7 @@ P = pd.DataFrame(RNG.dirichlet([1, 2, 0.5], N), columns=NAMES)
 P.iloc[::7] = np.eye(3)[CODES[::7]]  # some are certain
 
 # Metrics of groups, and the rows that they are of.
-GAPS = {
+METRICS = {
     "ks": (statistical_parity_ks, SCORES),
     "demographic": (partial(partial_demographic_parity_gap, interval=INTERVAL), SCORES),
     "weak": (
@@ -48,9 +48,6 @@ GAPS = {
         SCORES,
     ),
     "odds": (partial_equalized_odds_gap, Y, SCORES),
-}
-METRICS = {
-    **GAPS,
     "balance": (partial(balance_score, average=None), LABELS),
     "mean balance": (balance_score, LABELS),
     "minimum": (minimum_balance_score, LABELS),
