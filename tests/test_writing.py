@@ -105,14 +105,12 @@ def test_owner_and_group_are_kept_where_that_is_allowed(tmp_path, monkeypatch):
     path = tmp_path / "result"
     path.write_bytes(b"before")
     path.chmod(0o664)
-    status = path.stat()
-    other = os.stat_result(
-        [*status[:4], status.st_uid + 1, status.st_gid + 1, *[0] * 4]
-    )
+    stat = path.stat()
+    other = os.stat_result([*stat[:4], stat.st_uid + 1, stat.st_gid + 1, *[0] * 4])
     asked, allowed = [], True
 
     def chown(path, owner, group):
-        asked.append(owner - status.st_uid if owner >= 0 else owner)
+        asked.append(owner - stat.st_uid if owner >= 0 else owner)
         if not allowed:
             raise PermissionError
 

@@ -84,10 +84,8 @@ def test_fair_pca(client, solver):
         sensitive_features=da.from_array(groups, chunks=300),
     )
     np.testing.assert_allclose(remote.group_losses_, local.group_losses_, rtol=1e-8)
-    scores = remote.transform(da.from_array(X, chunks=(200, 12)))
-    np.testing.assert_allclose(
-        abs(scores.compute()), abs(local.transform(X)), atol=1e-6
-    )
+    Z = remote.transform(da.from_array(X, chunks=(200, 12)))
+    np.testing.assert_allclose(abs(Z.compute()), abs(local.transform(X)), atol=1e-6)
 
 
 def test_fair_spectral_clustering(client):

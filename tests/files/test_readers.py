@@ -259,9 +259,7 @@ def test_reader_is_chosen_by_the_extension(name, extension, kind, make):
         open_rows(f"{path}.gz")
 
 
-@pytest.mark.parametrize(
-    "path", ["s3://b/X.npy", "memory://X.parquet", "gs://b/X.zarr"]
-)
+@pytest.mark.parametrize("path", ["s3://X.npy", "memory://X.parquet", "gs://b/X.zarr"])
 def test_addresses_of_object_stores(path):
     if path.endswith("parquet"):
         pytest.importorskip("pyarrow")
@@ -322,10 +320,8 @@ def test_damage_is_an_error_that_names_the_file(name, make):
     for _ in range(150):
         damaged = bytearray(content)
         for _ in range(rng.integers(1, 6)):  # near the ends, where formats say what
-            position = int(rng.integers(min(200, len(content))))
-            damaged[position if rng.random() < 0.5 else -1 - position] = rng.integers(
-                256
-            )
+            place = int(rng.integers(min(200, len(content))))
+            damaged[place if rng.random() < 0.5 else -1 - place] = rng.integers(256)
         path.write_bytes(damaged)
         try:
             reader = open_rows(path, max_bytes=MAX_BYTES)

@@ -39,10 +39,8 @@ def _fitted(n_groups=3, **kwargs):
     X, y, groups = _rows(n_groups=n_groups)
     n_rows = n_groups if kwargs.get("interactions", True) else 1
     weights = np.random.default_rng(1).standard_normal((n_rows, 4))
-    model = _FixedWeights(weights=weights, **kwargs).fit(
-        X, y, sensitive_features=groups
-    )
-    return model, X, y, groups
+    model = _FixedWeights(weights=weights, **kwargs)
+    return model.fit(X, y, sensitive_features=groups), X, y, groups
 
 
 def test_rows_as_they_are_stored():
@@ -73,9 +71,8 @@ def test_scores_are_those_of_each_rows_group(container, dtype):
     W = model.weights
     B = np.array([W[0] + (W[k] if k else 0) for k in range(3)])[groups]
     expected = (X * B[:, :-1]).sum(axis=1) + B[:, -1]
-    scores = model.decision_function(
-        container(X.astype(dtype)), sensitive_features=groups
-    )
+    rows = container(X.astype(dtype))
+    scores = model.decision_function(rows, sensitive_features=groups)
     assert scores.dtype == dtype
     close = {"atol": 50 * np.finfo(dtype).eps}
     np.testing.assert_allclose(scores, expected, **close)

@@ -357,9 +357,8 @@ def test_constraints_and_gradients(make, kind, surrogate, interactions):
         expected = [A[i] - A[j] - slack for i, j in pairs if family[i] == family[j]]
     (plus, _), (minus, _) = problem.evaluate(v)
     np.testing.assert_allclose((plus - minus)[1:], expected, atol=1e-12)
-    np.testing.assert_allclose(
-        problem.smoothed(v, 0.0).constraints, expected, atol=1e-12
-    )
+    constraints = problem.smoothed(v, 0.0).constraints
+    np.testing.assert_allclose(constraints, expected, atol=1e-12)
     # Both forms of the gradients, against differences along a direction.
     d, multipliers = rng.standard_normal(v.size), rng.random(problem.n_constraints)
     value = problem.smoothed(v, 0.05)

@@ -164,9 +164,7 @@ def test_shift_is_the_best_of_all():
         shifts = [shift, *np.arange(-2.25, 2.5, 0.5)]
         is_correct = [weights @ ((scores + s > 0) == (signs > 0)) for s in shifts]
         assert is_correct[0] == max(is_correct)
-        repeated = [
-            np.repeat(column, weights.astype(int)) for column in (scores, signs)
-        ]
+        repeated = [np.repeat(x, weights.astype(int)) for x in (scores, signs)]
         assert most_accurate_shift(*repeated) == shift
         for unit in (1e-300, 1e300):
             assert most_accurate_shift(scores, signs, unit * weights) == shift
@@ -308,10 +306,8 @@ def test_front_of_a9a(a9a):
     options |= {"sensitive_features": a9a.sensitive_features}
     kappas = 0.01, 0.05, 0.1, 0.2, 0.28
     path = partial_fairness_path(a9a.data, a9a.target, kappas=kappas, **options)
-    groups = a9a.sensitive_features_test
-    scores = [
-        m.decision_function(a9a.data_test, sensitive_features=groups) for m in path
-    ]
+    X, groups = a9a.data_test, a9a.sensitive_features_test
+    scores = [m.decision_function(X, sensitive_features=groups) for m in path]
     accuracies = [((s > 0) == a9a.target_test).mean() for s in scores]
     gaps = [gap(s, groups, (0.05, 0.30)) for s in scores]
     assert all(model.converged_ for model in path)

@@ -156,14 +156,11 @@ def test_probabilities_of_all_that_scores_depend_on_give_the_true_gap():
     rows = {"sample_weight": weights, "interval": (0.05, 0.7)}
     true_gap = partial_parity_gap(scores, sensitive_features=group, **rows)
     close(partial_parity_gap(scores, group_probabilities=table, **rows), true_gap)
-    most_likely = table.argmax(axis=1)
-    assert (
-        partial_parity_gap(scores, sensitive_features=most_likely, **rows)
-        > 1.2 * true_gap
+    most_likely = partial_parity_gap(
+        scores, sensitive_features=table.argmax(axis=1), **rows
     )
-    assert (
-        unmixed_parity_gap(scores, group_probabilities=table, **rows) > 1.2 * true_gap
-    )
+    unmixed = unmixed_parity_gap(scores, group_probabilities=table, **rows)
+    assert min(most_likely, unmixed) > 1.2 * true_gap
 
 
 def test_the_unmixed_gap_is_true_if_scores_follow_the_group_alone():
@@ -177,9 +174,8 @@ def test_the_unmixed_gap_is_true_if_scores_follow_the_group_alone():
     table, group = np.repeat(table, 3, axis=0), np.repeat(group, 3)
     true_gap = partial_parity_gap(scores, sensitive_features=group, **rows)
     close(unmixed_parity_gap(scores, group_probabilities=table, **rows), true_gap)
-    assert (
-        partial_parity_gap(scores, group_probabilities=table, **rows) < 0.8 * true_gap
-    )
+    mixed = partial_parity_gap(scores, group_probabilities=table, **rows)
+    assert mixed < 0.8 * true_gap
 
 
 def test_columns_that_cannot_be_unmixed():

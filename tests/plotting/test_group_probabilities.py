@@ -104,10 +104,8 @@ def test_weights_count_rows_and_rows_of_no_group_do_not(name):
 
 def test_what_is_shown_is_expected():
     options = {"group_probabilities": P}
-    proportions, population, balance = draw("clusters", **options)
-    np.testing.assert_allclose(
-        proportions, metrics.group_proportions(LABELS, **options)
-    )
+    shares, population, balance = draw("clusters", **options)
+    np.testing.assert_allclose(shares, metrics.group_proportions(LABELS, **options))
     np.testing.assert_allclose(population, P.mean())
     assert balance == pytest.approx(metrics.balance_score(LABELS, **options))
     unknown = P[LABELS != 3].reindex(P.index)  # nothing is known of a cluster

@@ -156,7 +156,7 @@ def test_labels_are_numbers_in_short_or_names_as_they_are(ax):
     np.testing.assert_allclose([text.xy for text in ax.texts], display.means["DC"])
 
 
-def table_of(first, second, settings, columns):
+def rows_of(first, second, settings, columns):
     """Rows of runs, of the last settings first."""
     return [
         dict(zip(columns, (name, settings[i], *values), strict=True))
@@ -167,10 +167,8 @@ def table_of(first, second, settings, columns):
     ]
 
 
-REGRESSORS = table_of(
-    ERROR, UNFAIRNESS, [5, 15, 50], ["method", "setting", "mse", "ks"]
-)
-CLASSIFIERS = table_of(
+REGRESSORS = rows_of(ERROR, UNFAIRNESS, [5, 15, 50], ["method", "setting", "mse", "ks"])
+CLASSIFIERS = rows_of(
     ACCURACY, FAIRNESS, [0.01, 0.1, 0.3], ["method", "kappa", "accuracy", "fairness"]
 )
 

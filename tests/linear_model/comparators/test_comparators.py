@@ -271,9 +271,7 @@ def test_tolerance_stops():
 
 def test_steps_too_long_to_improve_warn():
     X, y, groups = _data(90)
-    model = PenalizedPartialParityClassifier(
-        penalty=10.0, learning_rate=1.0, max_iter=20
-    )
+    model = PenalizedPartialParityClassifier(penalty=10, learning_rate=1, max_iter=20)
     with pytest.warns(ConvergenceWarning, match="No step of 20 improved") as caught:
         model.fit(X, y, sensitive_features=groups)
     assert caught[-1].filename == __file__
