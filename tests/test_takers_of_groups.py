@@ -218,9 +218,7 @@ def people_for(name):
 
 
 def same(actual, expected):
-    np.testing.assert_allclose(
-        np.asarray(actual), np.asarray(expected), rtol=1e-6, atol=1e-9
-    )
+    np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_everything_that_takes_groups_is_tested():

@@ -50,6 +50,5 @@ def inertia(X, labels):
 @pytest.fixture(scope="session")
 def planted():
     """Four planted clusters of three groups."""
-    return make_fair_sbm(
-        600, n_clusters=4, n_groups=3, average_degree=40, random_state=1
-    )
+    sizes = {"n_clusters": 4, "n_groups": 3, "average_degree": 40}
+    return make_fair_sbm(600, **sizes, random_state=1)

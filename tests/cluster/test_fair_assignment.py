@@ -418,9 +418,8 @@ def test_bad_input(change, message):
 @pytest.fixture(scope="module")
 def hard():
     """Clusters that k-means leaves unbalanced: many clusters of few nodes."""
-    return make_fair_sbm(
-        200, n_clusters=4, n_groups=2, average_degree=20, random_state=3
-    )
+    sizes = {"n_clusters": 4, "n_groups": 2, "average_degree": 20}
+    return make_fair_sbm(200, **sizes, random_state=3)
 
 
 def fit(data, k=8, groups=None, **options):

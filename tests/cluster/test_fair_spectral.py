@@ -138,9 +138,8 @@ def test_dtype_is_chosen_by_size_and_tolerance(tol, same, keep, planted, monkeyp
 
 
 def test_unweighted_graphs_are_not_copied():
-    data = make_fair_sbm(
-        4000, n_clusters=2, n_groups=2, average_degree=150, random_state=0
-    )
+    sizes = {"n_clusters": 2, "n_groups": 2, "average_degree": 150}
+    data = make_fair_sbm(4000, **sizes, random_state=0)
     groups = data.sensitive_features
     model = FairSpectralClustering(2, tol=1e-3, n_init=1, random_state=0)
     results = []
@@ -225,9 +224,8 @@ def test_no_convergence_is_said(solver, graphs):
 @pytest.fixture(scope="module")
 def people():
     """Graph of 240 nodes, and three attributes of these."""
-    data = make_fair_sbm(
-        240, n_clusters=4, n_groups=2, average_degree=30, random_state=0
-    )
+    sizes = {"n_clusters": 4, "n_groups": 2, "average_degree": 30}
+    data = make_fair_sbm(240, **sizes, random_state=0)
     groups = pd.DataFrame({"sex": data.sensitive_features})
     groups["race"] = np.array(["x", "y", "z"])[_groups(240, 3)]
     groups["old"] = np.random.default_rng(0).random(240) < 0.2

@@ -28,9 +28,8 @@ from .conftest import beyond, memberships
 @pytest.fixture(scope="module")
 def planted():
     """Graph with loops, groups, and how often each node is repeated."""
-    data = make_fair_sbm(
-        300, n_clusters=3, n_groups=3, average_degree=40, random_state=1
-    )
+    sizes = {"n_clusters": 3, "n_groups": 3, "average_degree": 40}
+    data = make_fair_sbm(300, **sizes, random_state=1)
     W = sparse.csr_array(data.graph + sparse.eye_array(300))
     return W, data.sensitive_features, np.random.default_rng(0).integers(1, 4, 300)
 
@@ -67,9 +66,8 @@ def of(groups, weights=None):
     """Arguments of a fit: real numbers are probabilities of groups."""
     is_soft = groups is not None and np.asarray(groups).dtype.kind == "f"
     name = "group_probabilities" if is_soft else "sensitive_features"
-    return (
-        {name: groups} if weights is None else {name: groups, "sample_weight": weights}
-    )
+    arguments = {name: groups}
+    return arguments if weights is None else arguments | {"sample_weight": weights}
 
 
 def spectral(W, groups, weights=None, k=3, **options):

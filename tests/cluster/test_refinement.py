@@ -43,9 +43,8 @@ def random_graph(n, seed, loops=True):
     rng = np.random.default_rng(seed)
     W = rng.gamma(0.5, size=(n, n)) * (rng.random((n, n)) < 4 / n)
     W = W + W.T + np.diag(rng.random(n) * loops)
-    return sparse.csr_array(
-        W + sparse.diags_array([1.0, 1.0], offsets=[1, -1], shape=(n, n))
-    )
+    path = sparse.diags_array([1.0, 1.0], offsets=[1, -1], shape=(n, n))
+    return sparse.csr_array(W + path)
 
 
 def fair_labels(groups, k):
@@ -87,9 +86,8 @@ def test_only_exchanges_with_several_attributes():
         contingency_matrix(kinds, labels), contingency_matrix(kinds, refined.labels)
     )
     moved = refine(W, labels, groups, tolerance=5.0)
-    assert (
-        contingency_matrix(kinds, labels) != contingency_matrix(kinds, moved.labels)
-    ).any()
+    after = contingency_matrix(kinds, moved.labels)
+    assert (contingency_matrix(kinds, labels) != after).any()
 
 
 def test_no_cluster_is_emptied(graphs):
@@ -177,9 +175,8 @@ def test_exchanges_of_unequal_nodes_keep_the_smallest_size(seed):
 
 
 def test_planted_clusters_come_back():
-    data = make_fair_sbm(
-        1000, n_clusters=4, n_groups=2, average_degree=30, random_state=0
-    )
+    sizes = {"n_clusters": 4, "n_groups": 2, "average_degree": 30}
+    data = make_fair_sbm(1000, **sizes, random_state=0)
     groups = np.asarray(data.sensitive_features)
     labels = np.asarray(data.target).copy()
     changed = np.random.default_rng(0).random(1000) < 0.3

@@ -253,9 +253,8 @@ def test_default_weights_decrease_for_all_shapes():
 @pytest.mark.parametrize(("k", "h"), [(2, 2), (3, 5), (6, 4)])
 def test_uneven_sizes_differ_by_at_most_one(k, h):
     for n in range(k * h, 2 * k * h + 1):
-        data = make_fair_sbm(
-            n, n_clusters=k, n_groups=h, average_degree=0.5, random_state=0
-        )
+        sizes = {"n_clusters": k, "n_groups": h, "average_degree": 0.5}
+        data = make_fair_sbm(n, **sizes, random_state=0)
         cluster, group = data.target, data.sensitive_features
         table = np.zeros((k, h), int)
         np.add.at(table, (cluster, group), 1)
@@ -268,9 +267,8 @@ def test_uneven_sizes_differ_by_at_most_one(k, h):
 
 def test_memory_is_that_of_the_edges():
     tracemalloc.start()
-    data = make_fair_sbm(
-        50_000, n_clusters=20, n_groups=5, average_degree=20, random_state=0
-    )
+    sizes = {"n_clusters": 20, "n_groups": 5, "average_degree": 20}
+    data = make_fair_sbm(50_000, **sizes, random_state=0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # The graph takes 12 bytes per entry, and 12 more each copy of its coordinates.

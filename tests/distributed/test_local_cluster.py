@@ -89,9 +89,8 @@ def test_fair_pca(client, solver):
 
 
 def test_fair_spectral_clustering(client):
-    data = make_fair_sbm(
-        400, n_clusters=3, n_groups=2, average_degree=40, random_state=0
-    )
+    sizes = {"n_clusters": 3, "n_groups": 2, "average_degree": 40}
+    data = make_fair_sbm(400, **sizes, random_state=0)
     # Graphs in parts are not refined.
     model = FairSpectralClustering(3, random_state=0, tol=1e-2, refine=False)
     W, groups = sparse.csr_array(data.graph), data.sensitive_features

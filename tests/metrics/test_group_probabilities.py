@@ -156,9 +156,8 @@ def test_probabilities_of_all_that_scores_depend_on_give_the_true_gap():
     rows = {"sample_weight": weights, "interval": (0.05, 0.7)}
     true_gap = partial_parity_gap(scores, sensitive_features=group, **rows)
     close(partial_parity_gap(scores, group_probabilities=table, **rows), true_gap)
-    most_likely = partial_parity_gap(
-        scores, sensitive_features=table.argmax(axis=1), **rows
-    )
+    groups = table.argmax(axis=1)
+    most_likely = partial_parity_gap(scores, sensitive_features=groups, **rows)
     unmixed = unmixed_parity_gap(scores, group_probabilities=table, **rows)
     assert min(most_likely, unmixed) > 1.2 * true_gap
 

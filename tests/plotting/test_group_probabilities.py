@@ -124,9 +124,8 @@ def test_what_is_shown_is_expected():
     assert gap == metrics.partial_parity_gap(SCORES, **options, interval=INTERVAL)
     gap = metrics.partial_equalized_odds_gap(Y, SCORES, **options)
     assert draw("labels", **options)[-1] == gap
-    assert draw("outputs", **options)[-1] == metrics.statistical_parity_ks(
-        SCORES, **options
-    )
+    distance = metrics.statistical_parity_ks(SCORES, **options)
+    assert draw("outputs", **options)[-1] == distance
     halves = {"group_probabilities": pd.DataFrame({"a": P["a"], "c": 1 - P["a"]})}
     gap, rates = draw("rates", **halves)
     assert gap == pytest.approx(metrics.partial_parity_gap(SCORES, **halves))

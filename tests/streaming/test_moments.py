@@ -389,9 +389,8 @@ WEIGHTS = np.random.default_rng(2).integers(0, 4, M).astype(np.float64)
 
 def table(n, density=1.0):
     rng = np.random.default_rng(3)
-    X = rng.standard_normal((M, n)) * (1 + 2 * (CODES == 1))[:, None] + 100 * (
-        density == 1
-    )
+    X = rng.standard_normal((M, n)) * (1 + 2 * (CODES == 1))[:, None]
+    X += 100 * (density == 1)
     X[rng.random(X.shape) >= density] = 0.0
     return X
 

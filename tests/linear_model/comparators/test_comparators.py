@@ -140,9 +140,8 @@ def test_same_solution_as_slsqp(constraint, n_groups):
     assert model.converged_
     assert model.surrogate_gap_ == pytest.approx(0.3, abs=1e-5)
     assert model.objective_ == pytest.approx(objective, abs=1e-6)
-    np.testing.assert_allclose(
-        np.column_stack([model.coef_, model.intercept_]), W, atol=1e-3
-    )
+    weights = np.column_stack([model.coef_, model.intercept_])
+    np.testing.assert_allclose(weights, W, atol=1e-3)
     scores = model.decision_function(X, sensitive_features=groups)
     values = _by_pairs(scores, y, groups, constraint)
     assert values.max() == pytest.approx(model.surrogate_gap_, abs=1e-9)
@@ -262,10 +261,9 @@ def test_tolerance_stops():
         penalty=0.0, learning_rate=0.3, alpha=0.1, tol=1e-6
     ).fit(X, y, sensitive_features=groups)
     assert model.n_iter_ < 5000
+    model.set_params(learning_rate=1e-3, max_iter=100)
     with pytest.warns(ConvergenceWarning, match="Raise max_iter") as caught:
-        model.set_params(learning_rate=1e-3, max_iter=100).fit(
-            X, y, sensitive_features=groups
-        )
+        model.fit(X, y, sensitive_features=groups)
     assert caught[-1].filename == __file__
 
 
