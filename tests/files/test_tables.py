@@ -73,9 +73,8 @@ def test_headers(table, lines, names, doubt):
     if isinstance(names, int):
         names = lines[0].split(",")
     assert table_file.has_header == (names is not None)
-    assert table_file.names == (
-        names or [str(i + 1) for i in range(len(table_file.names))]
-    )
+    numbered = [str(i + 1) for i in range(len(table_file.names))]
+    assert table_file.names == (names or numbered)
     # What may be wrong is said, with the option that changes it.
     assert bool(table_file.notes) == doubt
     if doubt:

@@ -116,9 +116,8 @@ def test_the_interval_is_marked(ax):
     assert len(styles(display.lines_, "linestyle")) == 2
     assert len(styles(display.marks_, "hatch")) == 2
     assert display.threshold_line_.get_xdata()[0] == 0.25
-    gap = partial_demographic_parity_gap(
-        SCORES, sensitive_features=GROUPS, interval=(0.1, 0.4)
-    )
+    options = {"sensitive_features": GROUPS, "interval": (0.1, 0.4)}
+    gap = partial_demographic_parity_gap(SCORES, **options)
     assert ax.get_title() == f"plain: gap {gap:.3f} in ranks 0.1 to 0.4 (hatched)"
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("score", "density")
     entries = [t.get_text() for t in ax.get_legend().get_texts()]

@@ -407,9 +407,8 @@ def test_outputs_are_the_regression_s(given, target):
     model = fair(FrozenEstimator(inner), MANY, given=given, target=target, kappa=0.1)
     scores = inner.predict_proba(features)[:, 1]
     targets, levels = scores if target == "scores" else labels, compared(labels, given)
-    expected = parity_isotonic_regression(
-        targets, scores, codes, kappa=0.1, levels_of=levels
-    )
+    options = {"kappa": 0.1, "levels_of": levels}
+    expected = parity_isotonic_regression(targets, scores, codes, **options)
     outputs = model.predict_proba(features, sensitive_features=codes)[:, 1]
     np.testing.assert_allclose(outputs, expected.fitted, atol=1e-6)
     if given is not None:  # the gap among all rows is another one
