@@ -67,6 +67,7 @@ def test_groups_are_requested_by_default(estimator):
             make_pipeline(changed).fit(X, Y, **groups)
 
 
+@pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
 def test_probabilities_are_requested_by_default_and_weights_if_told():
     probabilities = pd.get_dummies(SEX, dtype=float)
     params = {"group_probabilities": probabilities, "sample_weight": np.arange(N) % 3}
