@@ -4,8 +4,9 @@ Graphs of known spectrum say so in their docstring.
 """
 
 import os
+import sys
+from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -218,6 +219,12 @@ class CountedBlocks(RowReader):
         return self._rows[self._cuts[number] : self._cuts[number + 1]]
 
 
+def delayed_blocks(X, cuts):
+    """Rows between cuts, a delayed object each."""
+    dask = pytest.importorskip("dask")
+    return [dask.delayed(X[i:j]) for i, j in pairwise(cuts)]
+
+
 def blas_threads():
     """Numbers of threads that libraries of linear algebra take."""
     blas = ThreadpoolController().select(user_api="blas").info()
@@ -240,22 +247,8 @@ def data_folder():
 
 @pytest.fixture(scope="session")
 def graphs():
-    """Generators of graphs with, where known, their eigenvalues."""
-    return SimpleNamespace(
-        path=path,
-        path_eigenvalues=path_eigenvalues,
-        cycle=cycle,
-        star=star,
-        complete=complete,
-        grid=grid,
-        block_model=block_model,
-        nearest_neighbors=nearest_neighbors,
-        two_cliques=two_cliques,
-        many_cliques=many_cliques,
-        normalized=normalized,
-        random_groups=random_groups,
-        fairness_basis=fairness_basis,
-    )
+    """This module: generators of graphs with, where known, their eigenvalues."""
+    return sys.modules[__name__]
 
 
 @pytest.fixture(scope="session", params=list(GRAPHS))

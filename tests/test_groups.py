@@ -200,10 +200,7 @@ def test_values_that_are_written_alike_are_refused():
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (
-            [["f", 1], [None, 2]] * 3,
-            r"Column 0 of s.* has 3 missing .* first at position 1",
-        ),
+        ([["f", 1], [None, 2]] * 3, "Column 0 of s.* 3 missing .* at position 1"),
         (np.array([[1, 2], [np.nan, 2]] * 3), "Column 0 of sensitive_features has 3 m"),
         (FRAME.assign(sex=[*"fm", None, *"fmf"]), r"Column sex of s.* at position 2"),
         (FRAME.assign(age=pd.array([1, 2, None] * 2)), r"Column age .* 2 missing"),
@@ -212,6 +209,11 @@ def test_values_that_are_written_alike_are_refused():
         (np.ones((6, 0)), "must be one-dimensional .* got shape"),
         (FRAME[:5], "got 5 groups for 6 samples"),
         (np.ones((2, 6)), "got 2 groups for 6 samples. Put columns side by side"),
+        # Names of columns.
+        ("sex", r"not the name of a column.*X\['sex'\]"),
+        (["sex", "old"], "X.names."),
+        (["a", "b", "a"], "got 3 groups for 6 samples.$"),
+        ([], "got 0 groups for 6 samples.$"),
     ],
 )
 def test_bad_columns(columns, message):
@@ -232,9 +234,7 @@ def test_attributes_by_themselves():
 
 def test_combinations_of_few_rows_are_named_in_one_warning():
     rare = [["a", 1]] * 20 + [["b", 1]] * 9 + [["a", 2]] * 3 + [["b", 2]] * 10
-    with pytest.warns(
-        UserWarning, match=r"2 of the 4 groups.*'a, 2' \(3\), 'b, 1' \(9\)\."
-    ) as w:
+    with pytest.warns(UserWarning, match=r"2 of the 4 .*'a, 2' \(3\), 'b, 1'") as w:
         encode_groups(rare, len(rare))
     assert len(w) == 1
     assert w[0].filename == __file__  # where the user called
@@ -271,17 +271,3 @@ def test_ends_of_intervals_are_floats(interval):
 def test_intervals_have_two_ends_in_order_between_0_and_1(interval, message):
     with pytest.raises(ValueError, match=message):
         check_interval(interval)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ("sex", r"not the name of a column.*X\['sex'\]"),
-        (["sex", "old"], "X.names."),
-        (["a", "b", "a"], "got 3 groups for 80 samples.$"),
-        ([], "got 0 groups for 80 samples.$"),
-    ],
-)
-def test_names_of_columns_are_refused(values, message):
-    with pytest.raises(ValueError, match=message):
-        encode_groups(values, 80)

@@ -67,6 +67,19 @@ def test_groups_are_requested_by_default(estimator):
             make_pipeline(changed).fit(X, Y, **groups)
 
 
+@pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
+def test_probabilities_are_requested_by_default_and_weights_if_told():
+    probabilities = pd.get_dummies(SEX, dtype=float)
+    params = {"group_probabilities": probabilities, "sample_weight": np.arange(N) % 3}
+    model = sklearn.clone(LINEAR).set_params(interactions=False, kappa=1.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        options = {"params": params, "cv": 2, "error_score": "raise"}
+        assert np.isfinite(cross_val_score(make_pipeline(model), X, Y, **options)).all()
+        piped = make_pipeline(sklearn.clone(model)).fit(X, Y, **params)
+    np.testing.assert_array_equal(piped[-1].coef_, model.fit(X, Y, **params).coef_)
+
+
 def test_groups_reach_the_estimator_inside_of_a_calibration():
     inner = make_pipeline(FairPCA(2), LogisticRegression())
     with sklearn.config_context(enable_metadata_routing=True):

@@ -21,11 +21,7 @@ CLASSIFICATION, REGRESSION = "partial_fairness", "fair_regression"
         (CLASSIFICATION, ["--data", "law,a9a"], ["law school: ", "a9a: a9a/"]),
         ("equal_opportunity", ["--data", "census"], ["census: census-adult/"]),
         ("equal_opportunity", ["--data", "a9a"], ["postprocess is not installed"]),
-        (
-            REGRESSION,
-            ["--data", "law,compas-plain"],
-            ["law school: lsac-bar-pass/", "COMPAS, honest features: compas-propub"],
-        ),
+        (REGRESSION, ["--data", "law,compas-plain"], ["law school: ", "COMPAS, "]),
     ],
 )
 def test_missing_data_are_skipped(

@@ -371,12 +371,6 @@ def command(request):
 
 
 @pytest.fixture(scope="session")
-def train_network():
-    """A function that fits a small network, quickly."""
-    return network
-
-
-@pytest.fixture(scope="session")
 def plain_network(tmp_path_factory):
     """A network of the columns height and weight."""
     rows = Wages(tmp_path_factory.mktemp("plain"))

@@ -40,9 +40,8 @@ def test_labels(demo):
     frame = pandas.read_csv(folder / "labels.csv")
     names = ["node", "group", "planted", "fair_label", "unfair_label"]
     assert list(frame.columns) == names
-    data = make_fair_sbm(
-        2000, n_clusters=4, n_groups=5, average_degree=30, random_state=0
-    )
+    sizes = {"n_clusters": 4, "n_groups": 5, "average_degree": 30}
+    data = make_fair_sbm(2000, **sizes, random_state=0)
     assert frame["node"].tolist() == list(range(2000))
     assert frame["group"].tolist() == data.sensitive_features.tolist()
     assert frame["planted"].tolist() == data.target.tolist()

@@ -22,6 +22,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from scalefair import postprocessing
 from scalefair.metrics import null_parity_gap, statistical_parity_ks
 
+from .conftest import network
+
 encode_some = partial(make_column_transformer, remainder="passthrough")
 INDICATOR = SimpleImputer(strategy="most_frequent", add_indicator=True)
 
@@ -53,7 +55,7 @@ def test_columns_in_order_and_by_name(wages, source, plain_network, named_networ
     assert wages.named.read_bytes() == before
 
 
-def test_words_are_spelled_as_the_model_knows_them(wages, train_network):
+def test_words_are_spelled_as_the_model_knows_them(wages):
     """As pandas reads them unless told otherwise: with blanks, and ``?``."""
     lines = [line.replace(",", ", ") for line in wages.lines]
     lines[3] = lines[3].replace(wages.frame["job"][2], "?")
@@ -61,7 +63,7 @@ def test_words_are_spelled_as_the_model_knows_them(wages, train_network):
     frame = pandas.read_csv(data).rename(columns=str.strip)[["job", "height"]]
     assert {" ?", " cook"} < set(frame["job"])
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-    model = train_network(frame, wages.y, encode_some((encoder, ["job"])))
+    model = network(frame, wages.y, encode_some((encoder, ["job"])))
     agree(done(wages, data, model=wages.dump(model)), model, frame, wages)
     lines[5] = lines[5].replace(wages.frame["job"][4], "pilot")
     data = wages.write("new.csv", lines)
@@ -78,33 +80,33 @@ def test_words_are_spelled_as_the_model_knows_them(wages, train_network):
         [encode_some((make_pipeline(INDICATOR, OneHotEncoder()), ["job"]))],
     ],
 )
-def test_wherever_an_encoder_is(wages, train_network, steps):
+def test_wherever_an_encoder_is(wages, steps):
     """Whether or not it has seen the names of its columns."""
     frame = wages.frame[["job", "height"]].assign(job=" " + wages.frame["job"])
     frame.loc[3, "job"] = np.nan
-    model = train_network(frame, wages.y, *steps)
+    model = network(frame, wages.y, *steps)
     data = wages.edited(3, "job", "")
     agree(done(wages, data, model=wages.dump(model)), model, frame, wages)
 
 
-def test_values_are_missing(wages, train_network):
+def test_values_are_missing(wages):
     """The model fills them in, or the message says where they are."""
     lines = wages.lines.copy()
     lines[4] = "," + lines[4].split(",", 1)[1]
     data = wages.write("gaps.csv", lines)
     names = ["height", "weight"]
     frame = pandas.read_csv(data)[names]
-    strict = wages.dump(train_network(frame.fillna(0.0), wages.y, StandardScaler()))
+    strict = wages.dump(network(frame.fillna(0.0), wages.y, StandardScaler()))
     result = wages.run(data, model=strict)
     wages.fails(result, data, "(height 1)", "--missing drop")
     message = "1 of 120 rows were left out"
     wages.done(data, "--missing", "drop", model=strict, message=message)
-    model = train_network(frame, wages.y, SimpleImputer(), StandardScaler())
+    model = network(frame, wages.y, SimpleImputer(), StandardScaler())
     agree(done(wages, data, model=wages.dump(model)), model, frame, wages)
 
 
 @pytest.mark.parametrize("zero_based", [False, True])
-def test_svmlight(wages, zero_based, train_network):
+def test_svmlight(wages, zero_based):
     """A group is a feature; features that no row has are zero."""
     X = np.zeros((120, 6))
     X[:, :3] = np.column_stack([wages.X, wages.sex == "f"])
@@ -112,7 +114,7 @@ def test_svmlight(wages, zero_based, train_network):
     path, number = wages.folder / "wages.svm", 2 if zero_based else 3
     dump_svmlight_file(X, wages.y, str(path), zero_based=zero_based)
     X = np.delete(X, 2, axis=1)
-    model = train_network(X + np.arange(5), wages.y)
+    model = network(X + np.arange(5), wages.y)
     roles = {"target": None, "groups": number, "model": wages.dump(model)}
     actual = done(wages, path, "--test", path, **roles)
     agree(actual, model, X, wages)

@@ -104,14 +104,6 @@ def test_groups_in_a_file_or_of_one_kind(models):
     assert models.done(table)["score"].tolist() == scores[kept].tolist()
 
 
-def test_unknown_words_are_counted(models):
-    models.fit()
-    rows = models.test_rows.replace("cook", "pilot")
-    n = (rows["job"] == "pilot").sum()
-    message = f"column job: {n} row(s) have a value that does not"
-    assert len(models.done(models.wages.save(rows, "new.csv"), message=message)) == 40
-
-
 @pytest.mark.parametrize(
     ("values", "kind"),
     [(("true", "false"), "csv"), ((True, False), "csv"), ((True, False), "parquet")],
@@ -383,10 +375,6 @@ def test_scores_with_two_classes(scored):
         assert (entry["group"], entry["n_rows"]) == (sex, is_group.sum())
         assert entry["accuracy"] == pytest.approx(right[is_group].mean())
         assert entry["selection_rate"] == pytest.approx(above[is_group].mean())
-    # Without predictions the threshold decides.
-    scored.save(frame.drop(columns="prediction"), "scores.csv")
-    right = np.where(above, "yes", "no") == frame["truth"]
-    assert scored.evaluate(*options)["accuracy"] == pytest.approx(right.mean())
 
 
 def test_rows_of_one_label(scored):

@@ -1,11 +1,11 @@
 """Shares of the groups of clusters, from their definition."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from scalefair.datasets import make_fair_sbm
+
+from ..conftest import one_hot
 
 
 def memberships(
@@ -14,9 +14,7 @@ def memberships(
     """Weights (n, G) of rows in the groups of all columns, and weights of rows."""
     weights = np.ones(n) if sample_weight is None else sample_weight
     if group_probabilities is None:
-        columns = np.reshape(sensitive_features, (n, -1)).T
-        codes = [np.unique(column, return_inverse=True)[1] for column in columns]
-        A = np.hstack([np.eye(code.max() + 1)[code] for code in codes])
+        A = one_hot(*np.reshape(sensitive_features, (n, -1)).T)
     else:
         A = np.asarray(group_probabilities)
     return A * weights[:, None], weights
@@ -44,15 +42,13 @@ def within(labels, groups, tolerance=0.1):
     return beyond(labels, A, weights, tolerance) < 1 - 1e-9
 
 
+def inertia(X, labels):
+    parts = [X[labels == c] for c in np.unique(labels)]
+    return sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts)
+
+
 @pytest.fixture(scope="session")
 def planted():
     """Four planted clusters of three groups."""
-    return make_fair_sbm(
-        600, n_clusters=4, n_groups=3, average_degree=40, random_state=1
-    )
-
-
-@pytest.fixture(scope="session")
-def shares():
-    """Functions of memberships and clusters."""
-    return SimpleNamespace(memberships=memberships, beyond=beyond, within=within)
+    sizes = {"n_clusters": 4, "n_groups": 3, "average_degree": 40}
+    return make_fair_sbm(600, **sizes, random_state=1)

@@ -1,7 +1,6 @@
 """Fair assignment beside enumeration and HiGHS, of one attribute and of several."""
 
 import itertools
-from functools import partial
 
 import numpy as np
 import pytest
@@ -20,6 +19,8 @@ from scalefair.cluster._assignment_problem import GAP
 from scalefair.cluster._base import PAPERS_METHOD
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import balance_score
+
+from .conftest import beyond, memberships, within
 
 
 def squared(X, centers):
@@ -58,13 +59,13 @@ def problem_of_attributes(n, k, a, seed, h=2):
     return centers[clusters] + 0.6 * rng.normal(size=(n, 2)), centers, groups
 
 
-def assign(shares, X, centers, groups=None, tolerance=0.1, **options):
+def assign(X, centers, groups=None, tolerance=0.1, **options):
     """Assign, and check what every result promises, from the definitions."""
     n, k = len(X), len(centers)
     if groups is not None:
         options["sensitive_features"] = groups
     result = fair_assignment(X, centers, tolerance=tolerance, **options)
-    A, weights = shares.memberships(n, **options)
+    A, weights = memberships(n, **options)
     C, rows = squared(X, centers) * weights[:, None], np.arange(n)
     assert result.labels.dtype == np.int32
     assert np.bincount(result.labels, minlength=k).min() >= options.get("min_size", 1)
@@ -72,9 +73,9 @@ def assign(shares, X, centers, groups=None, tolerance=0.1, **options):
     assert result.nearest_cost == pytest.approx(C.min(axis=1).sum(), rel=1e-9)
     assert result.nearest_cost * (1 - 1e-12) <= result.lower_bound <= result.cost
     assert 0 <= result.gap <= 1
-    beyond = shares.beyond(result.labels, A, weights, tolerance)
+    rows_beyond = beyond(result.labels, A, weights, tolerance)
     is_whole = "group_probabilities" not in options and "sample_weight" not in options
-    violation = np.floor(beyond + 1e-9) if is_whole else max(beyond - 1, 0)
+    violation = np.floor(rows_beyond + 1e-9) if is_whole else max(rows_beyond - 1, 0)
     assert result.max_violation == pytest.approx(violation, abs=1e-9)
     if is_whole and np.ndim(options["sensitive_features"]) == 1:
         assert result.max_violation == 0
@@ -88,19 +89,14 @@ def assign(shares, X, centers, groups=None, tolerance=0.1, **options):
     return result
 
 
-@pytest.fixture(scope="module")
-def checked(shares):
-    return partial(assign, shares)
-
-
-def least_cost(shares, C, A, weights, tolerance):
+def least_cost(C, A, weights, tolerance):
     """Cost of the cheapest labels within all bounds, by enumeration."""
     n, k = C.shape
     every = np.array(list(itertools.product(range(k), repeat=n)))
     costs = C[np.arange(n), every].sum(axis=1)
     for i in np.argsort(costs):
         is_used = np.bincount(every[i], minlength=k).all()
-        if is_used and shares.beyond(every[i], A, weights, tolerance) < 1 - 1e-6:
+        if is_used and beyond(every[i], A, weights, tolerance) < 1 - 1e-6:
             return costs[i]
     return np.inf
 
@@ -143,11 +139,11 @@ def of_weights(n, k, h, seed, is_soft):
         of_weights(7, 3, 3, 1, False),
     ],
 )
-def test_against_enumeration(checked, shares, X, centers, options, tolerance):
-    result = checked(X, centers, tolerance=tolerance, **options)
-    A, weights = shares.memberships(len(X), **options)
+def test_against_enumeration(X, centers, options, tolerance):
+    result = assign(X, centers, tolerance=tolerance, **options)
+    A, weights = memberships(len(X), **options)
     C = squared(X, centers) * weights[:, None]
-    optimum = least_cost(shares, C, A, weights, tolerance)
+    optimum = least_cost(C, A, weights, tolerance)
     assert result.lower_bound <= optimum * (1 + 1e-9)
     if "sample_weight" not in options and optimum < np.inf:
         assert result.max_violation == 0
@@ -158,14 +154,14 @@ def test_against_enumeration(checked, shares, X, centers, options, tolerance):
     ("n", "h", "tolerance", "gap"),
     [(3000, 5, 0.0, 3 * GAP), (3000, 5, 0.5, 3 * GAP), (15_000, 2, 0.02, GAP)],
 )
-def test_rows_in_blobs(checked, n, h, tolerance, gap):
+def test_rows_in_blobs(n, h, tolerance, gap):
     X, centers, groups = problem(0, n, 6, h, d=5)
-    result = checked(X, centers, groups, tolerance)
+    result = assign(X, centers, groups, tolerance)
     assert result.gap <= gap
     assert result.n_moved > 0
 
 
-def test_tiny_clusters(checked):
+def test_tiny_clusters():
     # Small clusters are bounded by their fair sets, not by the relaxation.
     rng = np.random.default_rng(0)
     n, k = 3000, 12
@@ -173,37 +169,37 @@ def test_tiny_clusters(checked):
     labels = np.where(np.arange(n) < 20 * (k - 1), 1 + np.arange(n) % (k - 1), 0)
     X = centers[labels] + rng.normal(scale=0.3, size=(n, k))
     groups = (rng.random(n) < 0.35) | (rng.random(n) < 0.3)
-    result = checked(X, centers, groups)
+    result = assign(X, centers, groups)
     assert result.gap <= GAP
     # Sets below the least size do not count: with them the gap is 0.7.
-    assert checked(X, centers, groups, min_size=60).gap <= 2 * GAP
+    assert assign(X, centers, groups, min_size=60).gap <= 2 * GAP
     with pytest.raises(ValueError, match="min_size must be an integer from 1 to 250"):
-        checked(X, centers, groups, min_size=251)
+        assign(X, centers, groups, min_size=251)
 
 
 @pytest.mark.parametrize(("tolerance", "unit"), [(0.0, 1e4), (0.1, 1e-6)])
-def test_clusters_of_a_handful(checked, tolerance, unit, monkeypatch):
+def test_clusters_of_a_handful(tolerance, unit, monkeypatch):
     X, centers, groups = problem(0, 90, 15, 2)
     rows = unit * X, unit * centers, groups, tolerance
-    assert checked(*rows).gap <= 2 * GAP
+    assert assign(*rows).gap <= 2 * GAP
     # Without an integer program it is 0.05 to 0.07.
     nothing = np.empty((0, 15), int), -np.inf
     monkeypatch.setattr(_assignment_problem, "cheapest_counts", lambda *_: nothing)
-    assert checked(*rows).gap > 0.03
+    assert assign(*rows).gap > 0.03
 
 
-def test_bounds_that_do_not_bind(checked):
-    result = checked(*problem(1, 150, 4, 3), 10.0)
+def test_bounds_that_do_not_bind():
+    result = assign(*problem(1, 150, 4, 3), 10.0)
     assert result.n_moved == 0
     assert result.cost == result.nearest_cost == result.lower_bound
     assert "nearest" in result.message
 
 
-def test_same_bits_and_invariances(checked, with_threads):
+def test_same_bits_and_invariances(with_threads):
     X, centers, groups = problem(2, 1500, 4, 3)
-    base = checked(X, centers, groups)
+    base = assign(X, centers, groups)
     for n_threads in (1, 2):
-        same = with_threads(n_threads, checked, X, centers, groups)
+        same = with_threads(n_threads, assign, X, centers, groups)
         np.testing.assert_array_equal(same.labels, base.labels)
         np.testing.assert_array_equal(same.prices, base.prices)
         assert (same.cost, same.lower_bound) == (base.cost, base.lower_bound)
@@ -215,7 +211,7 @@ def test_same_bits_and_invariances(checked, with_threads):
         (1e5, 1e5 * X, 1e5 * centers, groups),
         (1.0, X + 1e4, centers + 1e4, groups),
     ):
-        result = checked(*changed)
+        result = assign(*changed)
         # Another optimum within the gap that ends the search.
         assert result.cost == pytest.approx(factor**2 * base.cost, rel=2 * GAP)
         bound = factor**2 * base.lower_bound
@@ -223,38 +219,38 @@ def test_same_bits_and_invariances(checked, with_threads):
 
 
 class TestTies:
-    def test_identical_rows(self, checked):
+    def test_identical_rows(self):
         # Every row costs the same in its group: half must move, any half.
         X = np.repeat([[0.0], [1.0]], 2000, axis=0)
         groups = np.repeat([0, 1], 2000)
-        result = checked(X, [[0.0], [1.0]], groups, 0.0)
+        result = assign(X, [[0.0], [1.0]], groups, 0.0)
         # Moving m of one group and m' of the other costs m + m' = 2000.
         assert result.cost == pytest.approx(2000, abs=1)  # a row of rounding
         assert result.gap <= GAP
         assert result.n_moved == result.cost
 
     @pytest.mark.parametrize(("seed", "noise"), [(0, 0.0), (1, 1e-13)])
-    def test_few_distinct_rows(self, checked, seed, noise):
+    def test_few_distinct_rows(self, seed, noise):
         rng = np.random.default_rng(seed)
         X = rng.integers(0, 3, (2600, 1)) + noise * rng.standard_normal((2600, 1))
         groups = rng.integers(0, 4, 2600)
         centers = X[rng.choice(2600, 8, replace=False)]
         centers += seed * rng.standard_normal(centers.shape)
-        checked(X, centers, groups, 0.05)
+        assign(X, centers, groups, 0.05)
 
-    def test_all_rows_and_centres_equal(self, checked):
-        result = checked(np.ones((60, 2)), np.ones((3, 2)), np.arange(60) % 2)
+    def test_all_rows_and_centres_equal(self):
+        result = assign(np.ones((60, 2)), np.ones((3, 2)), np.arange(60) % 2)
         assert result.cost == result.gap == 0.0
 
 
 class TestDegenerate:
-    def test_one_cluster_and_one_group(self, checked):
+    def test_one_cluster_and_one_group(self):
         X, centers, groups = problem(3, 200, 4, 2)
-        assert not checked(X, X[:1], groups, 0.0).labels.any()
+        assert not assign(X, X[:1], groups, 0.0).labels.any()
         for seed in range(20):  # whatever the sum of the weights is rounded to
             options = {"sample_weight": np.random.default_rng(seed).random(5) + 0.1}
-            assert checked(X[:5], X[:1], groups[:5], min_size=5, **options).gap == 0
-        result = checked(X, centers, np.zeros(200, int))
+            assert assign(X[:5], X[:1], groups[:5], min_size=5, **options).gap == 0
+        result = assign(X, centers, np.zeros(200, int))
         np.testing.assert_array_equal(result.labels, squared(X, centers).argmin(1))
         assert result.gap == 0
 
@@ -282,17 +278,17 @@ class TestDegenerate:
         assert result.cost == pytest.approx(C[linear_sum_assignment(C)].sum())
 
     @pytest.mark.parametrize("tolerance", [0.0, 0.5])
-    def test_rare_groups(self, checked, tolerance):
+    def test_rare_groups(self, tolerance):
         X, centers, groups = problem(4, 300, 20, 2)
         groups[[7, 8, 9]] = [5, 6, 6]
-        result = checked(X, centers, groups, tolerance)
+        result = assign(X, centers, groups, tolerance)
         assert result.rounded[2:].any()
 
     @pytest.mark.parametrize("tolerance", [5.0, 1e308])
-    def test_far_centre_gets_a_row(self, checked, tolerance):
+    def test_far_centre_gets_a_row(self, tolerance):
         X, centers, groups = problem(5, 100, 2, 2)
         centers = np.vstack([centers, [[100.0, 100.0]]])
-        result = checked(X, centers, groups, tolerance)
+        result = assign(X, centers, groups, tolerance)
         assert (result.labels == 2).sum() == 1
         C = squared(X, centers)
         forced = C.min(axis=1).sum() + (C[:, 2] - C.min(axis=1)).min()
@@ -318,7 +314,7 @@ def relaxation(C, A, tolerance):
     [(0.0, 2, 100, True), (0.1, 3, 20_000, True), (0.1, 3, 20_000, False)],
 )
 def test_lower_bound_is_that_of_the_linear_program(
-    checked, shares, tolerance, h, sample, is_hard, monkeypatch
+    tolerance, h, sample, is_hard, monkeypatch
 ):
     monkeypatch.setattr(_assignment_dual, "MAX_SAMPLE_ROWS", sample)
     X, centers, groups = problem(0, 300, 4, h, d=3)
@@ -326,9 +322,9 @@ def test_lower_bound_is_that_of_the_linear_program(
     if not is_hard:
         X, centers, P, _ = soft_problem(3, 300, 3, h)
         options = {"group_probabilities": P}
-    A, _ = shares.memberships(300, **options)
+    A, _ = memberships(300, **options)
     exact = relaxation(squared(X, centers), A, tolerance)
-    result = checked(X, centers, tolerance=tolerance, **options)
+    result = assign(X, centers, tolerance=tolerance, **options)
     assert result.lower_bound >= exact * (1 - 3 * RELAXATION_GAP)
     if is_hard:
         assert result.cost <= exact * 1.01  # rows are whole
@@ -345,9 +341,7 @@ def test_lower_bound_is_that_of_the_linear_program(
         (2000, 4, 3, True, True, 0.0),
     ],
 )
-def test_expected_shares(
-    checked, shares, n, k, h, is_weighted, is_hard, tolerance, monkeypatch
-):
+def test_expected_shares(n, k, h, is_weighted, is_hard, tolerance, monkeypatch):
     monkeypatch.setattr(_assignment_dual, "MAX_SAMPLE_ROWS", 1000)
     X, centers, P, weights = soft_problem(0, n, k, h)
     options = {"sample_weight": weights} if is_weighted else {}
@@ -356,12 +350,12 @@ def test_expected_shares(
         if is_hard
         else {"group_probabilities": P}
     )
-    result = checked(X, centers, tolerance=tolerance, **options)
+    result = assign(X, centers, tolerance=tolerance, **options)
     assert result.n_moved > n / 100
     assert result.max_violation < 1  # seen: 0
     assert result.gap < max(20 / n, 1e-3)
     # Rows of no group are where they cost least, others where they do at the prices.
-    A, weights = shares.memberships(n, **options)
+    A, weights = memberships(n, **options)
     C, unknown = squared(X, centers), ~A.any(axis=1)
     assert is_hard or unknown.sum() > 20
     nearest = C.argmin(axis=1)
@@ -370,22 +364,22 @@ def test_expected_shares(
     assert (priced.argmin(axis=1) != result.labels).mean() < 0.05
 
 
-def test_small_clusters_of_expected_shares(checked):
+def test_small_clusters_of_expected_shares():
     X, centers, P, _ = soft_problem(0, 600, 3, 2)
     centers = np.vstack([centers, [[30.0, 30.0]]])  # nobody is near
     known = np.where(P.any(axis=1, keepdims=True), P, 0.5)  # of no row nothing
     # Equal sizes leave rounding no choice.
     for table, size, violation in ((P, 40, 0.5), (P, 150, 2), (known, 40, 0.5)):
-        result = checked(X, centers, group_probabilities=table, min_size=size)
+        result = assign(X, centers, group_probabilities=table, min_size=size)
         assert result.max_violation < violation
 
 
 @pytest.mark.parametrize(
     ("n", "a", "h", "tolerance"), [(3000, 3, 3, 0.1), (500, 2, 2, 0.0), (700, 2, 9, 0)]
 )
-def test_each_of_many_rows(checked, n, a, h, tolerance):
+def test_each_of_many_rows(n, a, h, tolerance):
     X, centers, groups = problem_of_attributes(n, 5, a, 2, h)
-    result = checked(X, centers, groups, tolerance, attributes="each")
+    result = assign(X, centers, groups, tolerance, attributes="each")
     assert result.max_violation <= 1
     assert result.gap < (0.02 if h < 9 else 0.1)
     # All but a few rows are where cost and the prices of their groups are least.
@@ -396,10 +390,10 @@ def test_each_of_many_rows(checked, n, a, h, tolerance):
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 2.0])
-def test_rare_combinations_are_not_refused(checked, tolerance):
+def test_rare_combinations_are_not_refused(tolerance):
     X = np.arange(8.0)[:, None]
     groups = [[0, 0], [0, 0], [0, 1], [1, 1], [1, 1], [1, 1], [1, 1], [1, 1]]
-    checked(X, X[:4], groups, tolerance, attributes="each")
+    assign(X, X[:4], groups, tolerance, attributes="each")
 
 
 @pytest.mark.parametrize(
@@ -424,9 +418,8 @@ def test_bad_input(change, message):
 @pytest.fixture(scope="module")
 def hard():
     """Clusters that k-means leaves unbalanced: many clusters of few nodes."""
-    return make_fair_sbm(
-        200, n_clusters=4, n_groups=2, average_degree=20, random_state=3
-    )
+    sizes = {"n_clusters": 4, "n_groups": 2, "average_degree": 20}
+    return make_fair_sbm(200, **sizes, random_state=3)
 
 
 def fit(data, k=8, groups=None, **options):
@@ -444,11 +437,11 @@ def plain(hard):
 @pytest.mark.parametrize(
     ("tolerance", "refine"), [(0.05, False), (0.2, True), (50.0, True)]
 )
-def test_bounds_of_a_fit(shares, hard, plain, tolerance, refine):
+def test_bounds_of_a_fit(hard, plain, tolerance, refine):
     groups = np.asarray(hard.sensitive_features)
     options = {"balance_tolerance": tolerance, "refine": refine}
     model = fit(hard, regularization=0, **options)
-    assert shares.within(model.labels_, groups, tolerance)
+    assert within(model.labels_, groups, tolerance)
     if tolerance < 1:
         assert balance_score(model.labels_, sensitive_features=groups) > balance_score(
             plain.labels_, sensitive_features=groups

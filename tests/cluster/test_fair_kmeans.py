@@ -15,6 +15,8 @@ from scalefair.cluster import (
     fair_assignment,
 )
 
+from .conftest import inertia, within
+
 
 @pytest.fixture(autouse=True)
 def integer_programs_of_tiny_problems_only(monkeypatch):
@@ -35,16 +37,11 @@ def fit(X, groups, k=4, **options):
     return FairKMeans(k, random_state=0, **options).fit(X, sensitive_features=groups)
 
 
-def inertia(X, labels):
-    parts = [X[labels == c] for c in np.unique(labels)]
-    return sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts)
-
-
 @pytest.mark.parametrize("tolerance", [0.0, 0.5])
-def test_shares_are_within_the_tolerance_up_to_one_row(shares, people, tolerance):
+def test_shares_are_within_the_tolerance_up_to_one_row(people, tolerance):
     X, groups = people
     model = fit(X, groups, balance_tolerance=tolerance)
-    assert shares.within(model.labels_, groups, tolerance)
+    assert within(model.labels_, groups, tolerance)
     assert model.labels_.dtype == np.int32
     assert list(model.groups_) == ["a", "b", "c"]
     means = [X[model.labels_ == c].mean(axis=0) for c in range(4)]
@@ -65,7 +62,7 @@ def test_no_worse_than_fair_assignment_to_centres_of_k_means(people):
     assert fit(X, groups, balance_tolerance=1e9).inertia_ <= 1.01 * plain.inertia_
 
 
-def test_min_balance(shares, people):
+def test_min_balance(people):
     (X, groups), ratio = people, 0.25
     model = fit(X, groups, balance_tolerance=9, min_balance=ratio)
     assert model.minimum_balance_ >= ratio
@@ -74,7 +71,7 @@ def test_min_balance(shares, people):
     assert free.inertia_ < model.inertia_
     # Both parameters hold: shares are bounded by the stricter one.
     both = fit(X, groups, balance_tolerance=0.01, min_balance=ratio)
-    assert shares.within(both.labels_, groups, 0.01)
+    assert within(both.labels_, groups, 0.01)
 
 
 @pytest.mark.parametrize(
@@ -135,25 +132,25 @@ def test_min_balance_with_a_rare_group_and_in_small_clusters(n, k, shares, monke
     assert model.assignment_.max_violation == 0
 
 
-def test_a_sample_of_the_rows_to_start_from(shares, people, monkeypatch):
+def test_a_sample_of_the_rows_to_start_from(people, monkeypatch):
     X, groups = people
     groups = np.where(np.arange(300) == 0, "d", groups)  # a group of one row
     monkeypatch.setattr(_fair_kmeans, "START_SAMPLE_ROWS", 80)
     model = fit(X, groups)
-    assert shares.within(model.labels_, groups, 0.1)
+    assert within(model.labels_, groups, 0.1)
     assert model.assignment_.rounded.any()
     monkeypatch.undo()
     assert model.inertia_ <= 1.02 * fit(X, groups).inertia_
 
 
-def test_several_attributes(shares, people):
+def test_several_attributes(people):
     X, groups = (array[:100] for array in people)
     both = np.column_stack([groups, np.arange(100) % 2])
     model = fit(X, both, 3, attributes="each", max_iter=3)
     assert len(model.groups_) == 2
     assert model.assignment_.max_violation == 0
-    assert shares.within(model.labels_, both[:, 0], 0.1)
-    assert shares.within(model.labels_, both[:, 1], 0.1)
+    assert within(model.labels_, both[:, 0], 0.1)
+    assert within(model.labels_, both[:, 1], 0.1)
     options = {"attributes": "each", "balance_tolerance": 9, "max_iter": 3}
     model = fit(X, both, 3, min_balance=0.2, **options)
     for column in both.T:
@@ -162,11 +159,11 @@ def test_several_attributes(shares, people):
     assert len(fit(X, both, 3).groups_) == 6
 
 
-def test_equal_rows_and_one_cluster(shares):
+def test_equal_rows_and_one_cluster():
     groups = np.arange(40) % 2
     model = fit(np.ones((40, 2)), groups, 3)
     assert model.inertia_ == 0
-    assert shares.within(model.labels_, groups, 0.1)
+    assert within(model.labels_, groups, 0.1)
     assert len(np.unique(model.labels_)) == 3
     X = np.arange(40.0)[:, None]
     model = fit(X, groups, 1)

@@ -9,6 +9,8 @@ from scalefair.cluster import FairSpectralClustering
 from scalefair.cluster._kmeans import embedding_kmeans
 from scalefair.datasets import fetch_deezer_europe, fetch_lastfm_asia
 
+from .conftest import inertia
+
 
 def _simplex(n_per_cluster, k, noise, seed=0):
     rng = np.random.RandomState(seed)
@@ -35,12 +37,6 @@ def _handfuls(n=21_000, n_far=8, seed=0):
     return X[rng.permutation(len(X))]
 
 
-def _cost(U, labels):
-    counts = np.bincount(labels)
-    sums = np.stack([np.bincount(labels, column) for column in U.T], axis=1)
-    return ((U - (sums / np.maximum(counts, 1)[:, None])[labels]) ** 2).sum()
-
-
 def _sparse_clusters(n=40_000):
     """Forty far clusters of a handful: a sample of 20,000 rows misses some."""
     rng = np.random.RandomState(0)
@@ -65,7 +61,7 @@ def test_as_good_as_ten_starts_of_scikit_learn(make, k):
     U = make()
     labels = embedding_kmeans(U, k, random_state=0)
     best = KMeans(k, n_init=10, random_state=0).fit(U).inertia_
-    assert _cost(U, labels) <= 1.01 * best
+    assert inertia(U, labels) <= 1.01 * best
     if make is _handfuls:
         assert np.array_equal(np.sort(np.bincount(labels))[:8], 5 + np.arange(8))
 
@@ -109,7 +105,7 @@ def test_social_networks(fetch):
     degrees = data.graph[kept][:, kept].sum(axis=1)
     U = model.embedding_[kept] / np.sqrt(np.asarray(degrees).ravel())[:, None]
     best = KMeans(20, n_init=10, random_state=0).fit(U).inertia_
-    assert _cost(U, embedding_kmeans(U, 20, random_state=0)) <= 1.01 * best
+    assert inertia(U, embedding_kmeans(U, 20, random_state=0)) <= 1.01 * best
     assert model.assignment_.max_violation == 0.0
     # What is proved; where handfuls compete for nodes the bound is weaker.
     assert model.assignment_.gap <= 5e-2

@@ -305,11 +305,7 @@ def with_negative(X):
     [
         (sparse.csr_array, {"neighbors": "approximate"}, "dense rows.*PyNNDescent"),
         (cdist, {"affinity": "precomputed", "neighbors": "exact"}, 'not for "precomp'),
-        (
-            np.array,
-            {"affinity": "rbf", "neighbors": Ranks()},
-            "neighbors=Ranks.*is for",
-        ),
+        (np.array, {"affinity": "rbf", "neighbors": Ranks()}, "s=Ranks.*is for"),
         (np.array, {"neighbors": FunctionTransformer()}, "sparse.*ndarray of sh"),
         (np.array, made_of_shape(300, 299), r"shape \(300, 299\)"),
         (np.array, made_of_shape(300, 300), "no edges"),

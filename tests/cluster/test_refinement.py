@@ -10,8 +10,11 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.cluster import contingency_matrix
 
 from scalefair.cluster import FairSpectralClustering, refine_partition
+from scalefair.cluster._refinement import refine_labels
 from scalefair.datasets import make_fair_sbm
 from scalefair.metrics import normalized_cut_score
+
+from .conftest import beyond, memberships, within
 
 
 def refine(W, labels, groups, **options):
@@ -40,9 +43,8 @@ def random_graph(n, seed, loops=True):
     rng = np.random.default_rng(seed)
     W = rng.gamma(0.5, size=(n, n)) * (rng.random((n, n)) < 4 / n)
     W = W + W.T + np.diag(rng.random(n) * loops)
-    return sparse.csr_array(
-        W + sparse.diags_array([1.0, 1.0], offsets=[1, -1], shape=(n, n))
-    )
+    path = sparse.diags_array([1.0, 1.0], offsets=[1, -1], shape=(n, n))
+    return sparse.csr_array(W + path)
 
 
 def fair_labels(groups, k):
@@ -56,20 +58,20 @@ def fair_labels(groups, k):
     ("seed", "tolerance", "regularization"),
     [(0, 0.0, 0.0), (1, 0.1, 0.3), (2, 1.0, 0.0)],
 )
-def test_cuts_and_bounds(shares, seed, tolerance, regularization):
+def test_cuts_and_bounds(seed, tolerance, regularization):
     rng = np.random.default_rng(seed)
     n, k, h = 300, 5, 2 + seed
     W, groups = random_graph(n, seed), rng.permutation(np.arange(n) % 17 % h)
     options = {"tolerance": tolerance, "regularization": regularization, "max_iter": 9}
     refined = refine(W, fair_labels(groups, k), groups, **options)
     assert refined.cut_after < 0.9 * refined.cut_before
-    assert shares.within(refined.labels, groups, tolerance)
+    assert within(refined.labels, groups, tolerance)
     # Others get no less fair, with the bounds or without a count that fits.
     unfair = rng.integers(0, k, n)
-    A, ones = shares.memberships(n, sensitive_features=groups)
-    before = shares.beyond(unfair, A, ones, tolerance)
+    A, ones = memberships(n, sensitive_features=groups)
+    before = beyond(unfair, A, ones, tolerance)
     refined = refine(W, unfair, groups, **options)
-    after = shares.beyond(refined.labels, A, ones, tolerance)
+    after = beyond(refined.labels, A, ones, tolerance)
     assert np.floor(after) <= np.floor(before)
 
 
@@ -84,9 +86,8 @@ def test_only_exchanges_with_several_attributes():
         contingency_matrix(kinds, labels), contingency_matrix(kinds, refined.labels)
     )
     moved = refine(W, labels, groups, tolerance=5.0)
-    assert (
-        contingency_matrix(kinds, labels) != contingency_matrix(kinds, moved.labels)
-    ).any()
+    after = contingency_matrix(kinds, moved.labels)
+    assert (contingency_matrix(kinds, labels) != after).any()
 
 
 def test_no_cluster_is_emptied(graphs):
@@ -129,14 +130,14 @@ def test_isolated_nodes_and_seeds():
         refine(W, np.where(np.arange(106) < 100, labels, 3), groups)
 
 
-def steps_of(labels, groups, k, within, min_size):
+def steps_of(labels, groups, k, is_within, min_size):
     """All single moves that fit, and all exchanges within a group."""
     sizes = np.bincount(labels, minlength=k)
     for i, b in itertools.product(range(len(labels)), range(k)):
         if b != labels[i] and sizes[labels[i]] > min_size:
             moved = labels.copy()
             moved[i] = b
-            if within(moved, groups):
+            if is_within(moved, groups):
                 yield "move", moved
     for i, j in itertools.combinations(range(len(labels)), 2):
         if groups[i] == groups[j] and labels[i] != labels[j]:
@@ -146,25 +147,36 @@ def steps_of(labels, groups, k, within, min_size):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_step_is_left(shares, seed):
+def test_no_step_is_left(seed):
     n, k, options = 16, 3, {"tolerance": 0.5, "regularization": 0.2}
     W, groups = random_graph(n, seed), np.arange(n) % 2
     refined = refine(W, fair_labels(groups, k), groups, max_iter=50, **options)
     while refined.n_moved:
         refined = refine(W, refined.labels, groups, max_iter=50, **options)
     cuts = {"move": [], "exchange": []}
-    within = partial(shares.within, tolerance=0.5)
-    for kind, labels in steps_of(refined.labels, groups, k, within, 1):
+    is_within = partial(within, tolerance=0.5)
+    for kind, labels in steps_of(refined.labels, groups, k, is_within, 1):
         cut = normalized_cut_score(W, labels, regularization=0.2)
         cuts[kind].append(cut - refined.cut_after)
     assert cuts["move"]
     assert min(map(min, cuts.values())) > -1e-9
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_exchanges_of_unequal_nodes_keep_the_smallest_size(seed):
+    i, j = [0, 0, 0, 3, 4, 3, 1, 0, 2], [3, 4, 5, 4, 5, 5, 2, 1, 3]
+    weights = [1, 1, 1, 3, 3, 3, 5, 0.5, 0.01]
+    W = sparse.csr_array(sparse.coo_array((weights, (i, j)), shape=(6, 6)))
+    sizes = np.array([3, 0.4, 0.4, *[2.2 / 3] * 3])
+    rng, labels = np.random.RandomState(seed), np.array([0, 0, 1, 1, 1, 1])
+    groups = np.arange(6)[:, None] % 2
+    refined = refine_labels(W + W.T, labels, groups, 0.1, 0.1, rng, weights=sizes)
+    assert np.bincount(refined.labels, sizes).min() >= 1
+
+
 def test_planted_clusters_come_back():
-    data = make_fair_sbm(
-        1000, n_clusters=4, n_groups=2, average_degree=30, random_state=0
-    )
+    sizes = {"n_clusters": 4, "n_groups": 2, "average_degree": 30}
+    data = make_fair_sbm(1000, **sizes, random_state=0)
     groups = np.asarray(data.sensitive_features)
     labels = np.asarray(data.target).copy()
     changed = np.random.default_rng(0).random(1000) < 0.3

@@ -142,10 +142,7 @@ def test_chapters():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"insulin": ["No"] * 5 + ["Much"]},
-            "insulin must hold one of .*got 'Much' in line 7",
-        ),
+        ({"insulin": ["No"] * 5 + ["Much"]}, "insulin must .*'Much' in line 7"),
         ({"diag_1": ["428"] * 5 + ["flu"]}, "diag_1 .*ICD-9.* 'flu' in line 7"),
         ({"num_procedures": ["x"] * 6}, "num_procedures must hold .*got 'x' in line 2"),
     ],

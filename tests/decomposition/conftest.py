@@ -41,3 +41,16 @@ def rows(m=300, n=6, n_groups=2, seed=0):
         size = int((codes == g).sum())
         X[codes == g] = rng.standard_normal((size, n)) @ mixing + g
     return X, codes
+
+
+def projector(model):
+    """P, or P* of the semidefinite method: components may be turned, or signed."""
+    return model.components_.T @ model.components_
+
+
+def assert_same(model, expected, rtol=1e-8):
+    losses, others = (np.hstack(m.group_losses_) for m in (model, expected))
+    np.testing.assert_allclose(losses, others, rtol=rtol, atol=1e-12)
+    # The eigenvectors err by the square root of what the losses do.
+    np.testing.assert_allclose(projector(model), projector(expected), atol=1e-6)
+    np.testing.assert_allclose(model.mean_, expected.mean_, atol=1e-12)

@@ -1,10 +1,10 @@
 """What every estimator of scalefair.decomposition keeps: rows, groups, bad input."""
 
-import itertools
 from functools import partial
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.decomposition import PCA
 
@@ -17,8 +17,8 @@ from scalefair.decomposition import (
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments
 
-from ..conftest import dense_covariances
-from .conftest import rows
+from ..conftest import delayed_blocks, dense_covariances
+from .conftest import assert_same, projector, rows
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -32,23 +32,7 @@ ESTIMATORS = {
 }
 every = pytest.mark.parametrize("make", ESTIMATORS.values(), ids=list(ESTIMATORS))
 M, N = 300, 6
-
-
-def delayed(X, cuts=(0, 100, 101, M)):
-    return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(cuts)]
-
-
-def projector(model):
-    """P, or P* of the semidefinite method: components may be turned, or signed."""
-    return model.components_.T @ model.components_
-
-
-def assert_same(model, expected, rtol=1e-8):
-    np.testing.assert_allclose(
-        model.group_losses_, expected.group_losses_, rtol=rtol, atol=1e-12
-    )
-    # The eigenvectors err by the square root of what the losses do.
-    np.testing.assert_allclose(projector(model), projector(expected), atol=1e-6)
+delayed = partial(delayed_blocks, cuts=(0, 100, 101, M))
 
 
 FORMS = {
@@ -77,10 +61,10 @@ def test_forms_of_rows_agree(make, form, tmp_path):
         names = da.from_array(names, chunks=33)
     model = make(2, centering=centering).fit(data, sensitive_features=names)
     assert model.groups_.tolist() == ["a", "b"]
-    np.testing.assert_allclose(model.mean_, X.mean(axis=0), atol=1e-12)
+    assert_allclose(model.mean_, X.mean(axis=0), atol=1e-12)
     assert_same(model, expected)
     scores = np.asarray(dask.compute(model.transform(data))[0])
-    np.testing.assert_allclose(scores, model.transform(X), atol=1e-10)
+    assert_allclose(scores, model.transform(X), atol=1e-10)
 
 
 @every
@@ -91,12 +75,12 @@ def test_losses_are_those_of_the_rows(make):
     squares = ((X - model.inverse_transform(scores)) ** 2).sum(axis=1)
     errors = np.array([squares[groups == g].mean() for g in (0, 1)])
     smallest = np.linalg.eigvalsh(dense_covariances(X, groups))[:, : N - 3].sum(axis=1)
-    np.testing.assert_allclose(model.group_reconstruction_errors_, errors, rtol=1e-9)
-    np.testing.assert_allclose(model.group_losses_, errors - smallest, atol=1e-10)
-    np.testing.assert_allclose(model.explained_variance_, scores.var(axis=0))
+    assert_allclose(model.group_reconstruction_errors_, errors, rtol=1e-9)
+    assert_allclose(model.group_losses_, errors - smallest, atol=1e-10)
+    assert_allclose(model.explained_variance_, scores.var(axis=0))
     if "rank_" not in vars(model):
         gram = model.components_ @ model.components_.T
-        np.testing.assert_allclose(gram, np.eye(3), atol=1e-12)
+        assert_allclose(gram, np.eye(3), atol=1e-12)
         assert (np.diff(model.explained_variance_) <= 0).all()
 
 
@@ -127,11 +111,9 @@ def test_equal_groups_give_pca(make):
     model = make(2).fit(X, sensitive_features=groups)
     pca = PCA(2).fit(X)
     cosines = np.abs((model.components_ * pca.components_).sum(axis=1))
-    np.testing.assert_allclose(cosines, 1, atol=1e-9)
-    np.testing.assert_allclose(
-        model.explained_variance_, pca.explained_variance_ * 199 / 200
-    )
-    np.testing.assert_allclose(model.group_losses_, 0, atol=1e-12)
+    assert_allclose(cosines, 1, atol=1e-9)
+    assert_allclose(model.explained_variance_, pca.explained_variance_ * 199 / 200)
+    assert_allclose(model.group_losses_, 0, atol=1e-12)
 
 
 @every
@@ -143,12 +125,12 @@ def test_group_centering(make):
     centred = make(2).fit(X, sensitive_features=groups)
     moved = X + 10.0 * groups[:, None]
     shifted = make(2, centering="group").fit(moved, sensitive_features=groups)
-    np.testing.assert_allclose(shifted.group_losses_, centred.group_losses_, rtol=1e-9)
-    np.testing.assert_allclose(projector(shifted), projector(centred), atol=1e-6)
-    np.testing.assert_allclose(shifted.mean_, moved.mean(axis=0))
+    assert_allclose(shifted.group_losses_, centred.group_losses_, rtol=1e-9)
+    assert_allclose(projector(shifted), projector(centred), atol=1e-6)
+    assert_allclose(shifted.mean_, moved.mean(axis=0))
     for name in ("explained_variance_", "group_reconstruction_errors_"):  # about them
         values = [getattr(model, name) for model in (shifted, centred)]
-        np.testing.assert_allclose(*values, rtol=1e-9)
+        assert_allclose(*values, rtol=1e-9)
     around = make(2).fit(moved, sensitive_features=groups)
     assert np.abs(projector(around) - projector(centred)).max() > 0.1
 
@@ -176,8 +158,8 @@ def test_invariances(make):
         (refit(X @ Q, groups), Q.T @ P @ Q, losses),
     ]:
         # Bisection ends by what rounding decides: 1e-6 of alpha.
-        np.testing.assert_allclose(projector(other), P_expected, atol=1e-5)
-        np.testing.assert_allclose(other.group_losses_, losses_expected, rtol=1e-5)
+        assert_allclose(projector(other), P_expected, atol=1e-5)
+        assert_allclose(other.group_losses_, losses_expected, rtol=1e-5)
 
 
 @every
@@ -194,10 +176,8 @@ def test_invariances(make):
 def test_degenerate_rows(make, X, groups, r):
     X = np.asarray(X)
     model = make(r).fit(X, sensitive_features=groups)
-    np.testing.assert_allclose(model.group_losses_, 0, atol=1e-12)
-    np.testing.assert_allclose(
-        model.inverse_transform(model.transform(X)), X, atol=1e-12
-    )
+    assert_allclose(model.group_losses_, 0, atol=1e-12)
+    assert_allclose(model.inverse_transform(model.transform(X)), X, atol=1e-12)
 
 
 @every
@@ -261,11 +241,11 @@ def test_single_precision():
     single = (X + 1000.0).astype(np.float32)
     model = FairPCA(2).fit(single, sensitive_features=groups)
     expected = FairPCA(2).fit(single.astype(np.float64), sensitive_features=groups)
-    np.testing.assert_allclose(model.group_losses_, expected.group_losses_, rtol=1e-9)
+    assert_allclose(model.group_losses_, expected.group_losses_, rtol=1e-9)
     scores = model.transform(single)
     assert scores.dtype == model.transform(delayed(single)).dtype == np.float32
     # A thousandth is the spacing of float32 at 1000, a few times over.
-    np.testing.assert_allclose(scores, expected.transform(single), atol=2e-3)
+    assert_allclose(scores, expected.transform(single), atol=2e-3)
     assert model.inverse_transform(np.float32([[1, 2]])).dtype == np.float32
     assert model.inverse_transform([[1, 2]]).dtype == np.float64
 
@@ -278,7 +258,7 @@ def test_a_data_frame_has_names():
     frame = dd.from_pandas(table, npartitions=3)
     pca = FairPCA(2).fit(frame, sensitive_features=groups)
     assert pca.feature_names_in_.tolist() == list(table.columns)
-    np.testing.assert_allclose(pca.transform(frame), pca.transform(table), atol=1e-9)
+    assert_allclose(pca.transform(frame), pca.transform(table), atol=1e-9)
     with pytest.raises(ValueError, match=r"unseen at fit time:\n- g\n"):
         pca.transform(frame.rename(columns={"f5": "g"}))
     pca.fit(delayed(X), sensitive_features=groups)

@@ -11,9 +11,7 @@ def random_symmetric(n, seed):
     return (S + S.T) / 2
 
 
-@pytest.mark.parametrize(
-    ("factor", "scale"), [(1.0, 1e-100), (2.0, 1.0), (-0.5, 1e100)]
-)
+@pytest.mark.parametrize(("factor", "scale"), [(1, 1e-100), (2, 1), (-0.5, 1e100)])
 def test_a_multiple_has_a_segment(factor, scale):
     C = random_symmetric(6, 0)
     values = np.linalg.eigvalsh(C)
@@ -36,9 +34,8 @@ def test_a_multiple_has_a_segment(factor, scale):
 def test_supporting_lines(n, r, n_angles):
     C_A, C_B = random_symmetric(n, n), random_symmetric(n, n + 1000)
     boundary = joint_numerical_range(C_A, C_B, r, n_angles=n_angles)
-    np.testing.assert_allclose(
-        boundary.angles, 2 * np.pi / n_angles * np.arange(n_angles)
-    )
+    angles = 2 * np.pi / n_angles * np.arange(n_angles)
+    np.testing.assert_allclose(boundary.angles, angles)
     for angle, support, point in zip(
         boundary.angles, boundary.support, boundary.points, strict=True
     ):
@@ -55,8 +52,7 @@ def test_supporting_lines(n, r, n_angles):
 
 @pytest.mark.parametrize("theta", [0.0, 2.5])
 @pytest.mark.parametrize(
-    ("before", "tied", "n_chosen"),
-    [(0, 2, 1), (2, 3, 2), (1, 4, 2), (0, 8, 3)],
+    ("before", "tied", "n_chosen"), [(0, 2, 1), (2, 3, 2), (1, 4, 2), (0, 8, 3)]
 )
 def test_a_tie_returns_both_ends_of_the_flat_piece(theta, before, tied, n_chosen):
     n, r = 8, before + n_chosen

@@ -1,6 +1,5 @@
 """Workers in processes of their own: same answers, also when one is killed."""
 
-import itertools
 import os
 import signal
 import threading
@@ -21,6 +20,8 @@ from scalefair.postprocessing import ExplainableSVDRegressor
 from scalefair.streaming import GroupMoments, PartitionedRows
 from scalefair.streaming._dask import DaskParts
 
+from ..conftest import delayed_blocks
+
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -38,10 +39,7 @@ pytestmark = [
 def client():
     with (
         distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            silence_logs=50,
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -65,8 +63,7 @@ def test_a_closed_scheduler_is_no_fit_on_threads(monkeypatch):
 
 
 def cut(X, n_parts=5):
-    bounds = np.linspace(0, X.shape[0], n_parts + 1).astype(int)
-    return [dask.delayed(X[i:j]) for i, j in itertools.pairwise(bounds)]
+    return delayed_blocks(X, np.linspace(0, X.shape[0], n_parts + 1).astype(int))
 
 
 def table(m=1000, n=12):
@@ -75,10 +72,6 @@ def table(m=1000, n=12):
     X = rng.standard_normal((m, n)) * np.linspace(1, 3, n)
     X[groups == "b"] *= np.linspace(2, 1, n)
     return X, groups
-
-
-def processes(client):
-    return set(client.run(os.getpid).values())
 
 
 @pytest.mark.parametrize("solver", ["gram", "matrix_free"])
@@ -91,16 +84,13 @@ def test_fair_pca(client, solver):
         sensitive_features=da.from_array(groups, chunks=300),
     )
     np.testing.assert_allclose(remote.group_losses_, local.group_losses_, rtol=1e-8)
-    scores = remote.transform(da.from_array(X, chunks=(200, 12)))
-    np.testing.assert_allclose(
-        abs(scores.compute()), abs(local.transform(X)), atol=1e-6
-    )
+    Z = remote.transform(da.from_array(X, chunks=(200, 12)))
+    np.testing.assert_allclose(abs(Z.compute()), abs(local.transform(X)), atol=1e-6)
 
 
 def test_fair_spectral_clustering(client):
-    data = make_fair_sbm(
-        400, n_clusters=3, n_groups=2, average_degree=40, random_state=0
-    )
+    sizes = {"n_clusters": 3, "n_groups": 2, "average_degree": 40}
+    data = make_fair_sbm(400, **sizes, random_state=0)
     # Graphs in parts are not refined.
     model = FairSpectralClustering(3, random_state=0, tol=1e-2, refine=False)
     W, groups = sparse.csr_array(data.graph), data.sensitive_features
@@ -170,7 +160,7 @@ def test_another_scalefair_elsewhere(client, monkeypatch):
 
 def kill_one(client):
     """Kill a worker that keeps partitions, without notice."""
-    os.kill(min(processes(client)), signal.SIGKILL)
+    os.kill(min(client.run(os.getpid).values()), signal.SIGKILL)
 
 
 def test_a_lost_worker_between_products(client, tmp_path):

@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from scalefair.kernels import (
-    capped_distances,
-    min_cost_flow,
-    nearest_centres,
-)
+from scalefair.kernels import capped_distances, min_cost_flow, nearest_centres
 
 
 def test_flow_of_places_that_do_not_add_up():

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from scalefair.kernels import (
-    csr_is_symmetric,
-    csr_matmat,
-    csr_workspace,
-)
+from scalefair.kernels import csr_is_symmetric, csr_matmat, csr_workspace
 
 
 # Blocks beyond the cache, whose rows are asked for ahead: rows without entries, a hub

@@ -24,9 +24,8 @@ def parts(scores, theta, width):
 def test_sums_and_slopes(spread, width):
     """Of a row each: those of many are tested with the oracle of a classifier."""
     theta = np.array([-0.5, 0.0, 0.5]) * spread
-    scores = np.concatenate(
-        [theta, theta + 1, [-1e3, 1e3, -1e5, 1e5, -1e300, 1e300, 5e-324]]
-    )
+    far = [-1e3, 1e3, -1e5, 1e5, -1e300, 1e300, 5e-324]
+    scores = np.concatenate([theta, theta + 1, far])
     values, slopes = parts(scores, theta, width)
     codes = np.arange(len(scores))
     actual = sigmoid_sums(scores, codes, theta, width, len(scores))

@@ -1,23 +1,11 @@
 """What linear classifiers of groups share: input and scores."""
 
-from functools import partial
-
-import dask.array as da
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.special import expit
-from sklearn.base import clone
 
-from scalefair.linear_model import (
-    PairwiseFairClassifier,
-    PartiallyFairClassifier,
-    PartiallyFairClassifierCV,
-    PenalizedPartialParityClassifier,
-    partial_fairness_path,
-)
 from scalefair.linear_model._base import BaseGroupClassifier
-from scalefair.streaming import PartitionedRows
 
 
 class _FixedWeights(BaseGroupClassifier):
@@ -51,10 +39,8 @@ def _fitted(n_groups=3, **kwargs):
     X, y, groups = _rows(n_groups=n_groups)
     n_rows = n_groups if kwargs.get("interactions", True) else 1
     weights = np.random.default_rng(1).standard_normal((n_rows, 4))
-    model = _FixedWeights(weights=weights, **kwargs).fit(
-        X, y, sensitive_features=groups
-    )
-    return model, X, y, groups
+    model = _FixedWeights(weights=weights, **kwargs)
+    return model.fit(X, y, sensitive_features=groups), X, y, groups
 
 
 def test_rows_as_they_are_stored():
@@ -85,9 +71,8 @@ def test_scores_are_those_of_each_rows_group(container, dtype):
     W = model.weights
     B = np.array([W[0] + (W[k] if k else 0) for k in range(3)])[groups]
     expected = (X * B[:, :-1]).sum(axis=1) + B[:, -1]
-    scores = model.decision_function(
-        container(X.astype(dtype)), sensitive_features=groups
-    )
+    rows = container(X.astype(dtype))
+    scores = model.decision_function(rows, sensitive_features=groups)
     assert scores.dtype == dtype
     close = {"atol": 50 * np.finfo(dtype).eps}
     np.testing.assert_allclose(scores, expected, **close)
@@ -122,14 +107,11 @@ def test_unseen_groups_are_named(unseen):
     assert repr(unseen) in str(error.value)
 
 
-def test_probabilities():
+def test_probabilities_are_those_of_logistic_loss():
     model, X, _, groups = _fitted()
     probability = model.predict_proba(X, sensitive_features=groups)
     scores = model.decision_function(X, sensitive_features=groups)
     np.testing.assert_allclose(probability, expit(scores[:, None] * [-1, 1]))
-
-
-def test_no_probabilities_without_logistic_loss():
     model, _, _, _ = _fitted(loss="hinge")
     assert not hasattr(model, "predict_proba")
     with pytest.raises(AttributeError) as error:
@@ -150,53 +132,3 @@ def test_a_score_of_zero_is_the_first_class():
     X, y, groups = _rows()
     model = _FixedWeights(weights=np.zeros((3, 4))).fit(X, y, sensitive_features=groups)
     assert not model.predict(X, sensitive_features=groups).any()
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        PartiallyFairClassifier(
-            (0.1, 0.6), 0.1, surrogate_width=1.0, n_thresholds=10, alpha=0.0, tol=1e-4
-        ),
-        PairwiseFairClassifier("inter_group", 0.3, alpha=0.01, tol=1e-7),
-        PenalizedPartialParityClassifier(
-            (0.1, 0.6), 0.2, learning_rate=0.02, max_iter=150
-        ),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:Gaps of groups of fewer than")
-@pytest.mark.filterwarnings("ignore:The gap of the training rows")
-def test_equivalent_input_gives_the_same_model(model):
-    rng = np.random.default_rng(0)
-    groups = rng.permutation(np.arange(150) % 3)
-    X = rng.standard_normal((150, 3)) + 0.5 * groups[:, None]
-    y = (X.sum(axis=1) + rng.standard_normal(150) > 1.5).astype(int)
-    order = rng.permutation(150)
-    forms = [
-        (X, y, groups),
-        (sparse.csr_array(X), y, groups),
-        (X, np.array(["no", "yes"])[y], np.array(["a", "b", "c"])[groups]),
-        (X[order], y[order], groups[order]),
-    ]
-    first, *others = (
-        clone(model).fit(X, y, sensitive_features=groups) for X, y, groups in forms
-    )
-    for other in others:
-        # Cuts and multipliers follow rounding, up to the tolerance of 1e-4.
-        assert other.objective_ == pytest.approx(first.objective_, abs=2e-4)
-        np.testing.assert_allclose(other.coef_, first.coef_, atol=0.02)
-
-
-@pytest.mark.parametrize(
-    "fit",
-    [
-        PairwiseFairClassifier().fit,
-        PartiallyFairClassifierCV().fit,
-        PenalizedPartialParityClassifier().fit,
-        partial(partial_fairness_path, kappas=[0.1]),
-    ],
-)
-def test_some_take_rows_in_memory_alone(fit):
-    X, y, groups = _rows()
-    with pytest.raises(TypeError, match=r" takes .* PartiallyFairClassifier"):
-        fit(PartitionedRows.of(da.from_array(X)), y, sensitive_features=groups)

@@ -8,11 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
-from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from scalefair.linear_model import (
     PartiallyFairClassifier,
@@ -300,38 +296,6 @@ def test_probabilities_that_are_refused():
     ):
         with pytest.raises(error, match=message):
             classifier("probabilities", **params).fit(rows, y, **arguments)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_rows_columns_and_weights_are_routed():
-    X, y, groups = table("probabilities", 240)
-    frame = groups["group_probabilities"].set_index(np.arange(240)[::-1])
-    weights, seen = groups["sample_weight"], []
-
-    class Recorder(PartiallyFairClassifier):
-        def fit(self, X, y, *, group_probabilities=None, sample_weight=None):
-            seen.append((group_probabilities, sample_weight))
-            args = {"sample_weight": sample_weight}
-            return super().fit(X, y, group_probabilities=group_probabilities, **args)
-
-    train, test = np.arange(1, 240, 2), np.arange(0, 240, 2)
-    params = {"group_probabilities": frame, "sample_weight": weights}
-    with config_context(enable_metadata_routing=True):
-        options = {"criterion": "weak", "interactions": False, "tol": 0.1}
-        model = Recorder(INTERVAL, 0.3, **options)
-        model.set_fit_request(group_probabilities=True, sample_weight=True)
-        model.set_score_request(sample_weight=True)
-        scaler = StandardScaler().set_fit_request(sample_weight=False)
-        options = {"cv": [(train, test)], "error_score": "raise"}
-        piped = make_pipeline(scaler, model)
-        grid = {"recorder__kappa": [0.2, 0.3]}
-        search = GridSearchCV(piped, grid, **options).fit(X, y, **params)
-    assert len(seen) == 3
-    for probabilities, sample_weight in seen[:2]:
-        pd.testing.assert_frame_equal(probabilities, frame.iloc[train])
-        assert np.array_equal(sample_weight, weights[train])
-    pd.testing.assert_frame_equal(seen[2][0], frame)
-    assert search.best_estimator_[-1].groups_.tolist() == ["a", "b", "c"]
 
 
 @pytest.mark.realdata

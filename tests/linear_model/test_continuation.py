@@ -88,6 +88,7 @@ def few_surrogates(monkeypatch):
 REACHED = [
     ("plain", {"interactions": False, "surrogate": "sigmoid", "kappa": 0.1}),
     ("plain", {"loss": "squared", "kappa": 0.1}),
+    ("plain", {"loss": "auc", "kappa": 0.2}),
     ("plain", {"loss": "partial_auc", "kappa": 0.2}),
     ("plain", {"criterion": "weak", "loss": "hinge", "kappa": 0.1}),
     ("plain", {"start": "zero"}),

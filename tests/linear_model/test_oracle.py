@@ -9,12 +9,15 @@ from scipy import sparse
 from scipy.special import expit
 
 from scalefair._membership import Membership
+from scalefair.kernels import LOGISTIC, _arrays, score_losses
 from scalefair.linear_model._oracle import ScoreOracle
 from scalefair.linear_model._parity_problem import StrongParity, WeakParity
 from scalefair.linear_model._partitioned import PartitionedTraining
 from scalefair.linear_model._training_rows import LabeledRows
 from scalefair.linear_model._weights import ridge_factors
 from scalefair.streaming import PartitionedRows
+
+from ..conftest import with_long_indices
 
 THETA = np.array([0.75, -0.5, 0.25, 0.25, 2.0])
 INTERVAL = (0.1, 0.6)
@@ -84,15 +87,16 @@ def random_weights(oracle, seed=1):
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared", "auc", "partial_auc"])
+# Numbers of rows around the blocks of 128, too.
 @pytest.mark.parametrize(
-    ("n_groups", "interactions"), [(1, True), (3, True), (3, False)]
+    ("m", "n_groups", "interactions"), [(127, 1, True), (M, 3, True), (129, 3, False)]
 )
 @pytest.mark.parametrize(
     ("surrogate", "corner"),
     [("ramp", 0.0), ("ramp", 0.05), ("ramp", 0.7), ("sigmoid", 0)],
 )
-def test_values_and_gradients(loss, n_groups, interactions, surrogate, corner):
-    X, signs, codes = rows(n_groups=n_groups)
+def test_values_and_gradients(loss, m, n_groups, interactions, surrogate, corner):
+    X, signs, codes = rows(m, n_groups=n_groups)
     options = {"interactions": interactions, "loss": loss, "surrogate": surrogate}
     oracle = oracle_of(X, signs, codes, n_groups, **options)
     w, direction = random_weights(oracle), random_weights(oracle, 2)
@@ -143,6 +147,24 @@ def test_any_number_of_threads(with_threads, surrogate, loss):
 
     for one, two in zip(with_threads(1, call), with_threads(2, call), strict=True):
         assert np.array_equal(one, two)
+
+
+def test_single_precision_and_long_indices(monkeypatch):
+    # Few rows are converted to float64 and 32-bit indices: here they are not.
+    monkeypatch.setattr(_arrays, "SMALL_SIZE", 0)
+    X, *columns = rows()
+    wide = oracle_of(X.astype(np.float32).astype(np.float64), *columns, 3)
+    single = oracle_of(with_long_indices(X.astype(np.float32)), *columns, 3)
+    types = [array.dtype for array in single._rows.table]
+    assert types == [np.int64, np.uint64, np.float32]
+    assert_equal_values(single, wide, random_weights(wide), THETA)
+
+
+def test_logistic_loss_of_huge_scores():
+    scores = np.array([800.0, -800.0, 1e300, -1e300])
+    total, slopes = score_losses(scores, np.ones(4), LOGISTIC)
+    assert total == pytest.approx(1e300)
+    assert slopes.tolist() == [-0.0, -1.0, -0.0, -1.0]
 
 
 def test_scores_on_the_edges():
@@ -335,9 +357,8 @@ def test_constraints_and_gradients(make, kind, surrogate, interactions):
         expected = [A[i] - A[j] - slack for i, j in pairs if family[i] == family[j]]
     (plus, _), (minus, _) = problem.evaluate(v)
     np.testing.assert_allclose((plus - minus)[1:], expected, atol=1e-12)
-    np.testing.assert_allclose(
-        problem.smoothed(v, 0.0).constraints, expected, atol=1e-12
-    )
+    constraints = problem.smoothed(v, 0.0).constraints
+    np.testing.assert_allclose(constraints, expected, atol=1e-12)
     # Both forms of the gradients, against differences along a direction.
     d, multipliers = rng.standard_normal(v.size), rng.random(problem.n_constraints)
     value = problem.smoothed(v, 0.05)

@@ -1,4 +1,4 @@
-"""The classifier by the paper's method, paths of gaps, and the choice among them."""
+"""The classifier by the paper's method, on its data as well, paths, and the choice."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,9 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
+from scalefair.datasets import fetch_a9a, fetch_bank_additional, fetch_law_school
 from scalefair.linear_model import (
     PartiallyFairClassifier,
     PartiallyFairClassifierCV,
@@ -37,10 +39,9 @@ def classifier(**params):
     return PartiallyFairClassifier(**{"interval": INTERVAL, **params})
 
 
-def gap(model, X, group):
-    scores = model.decision_function(X, sensitive_features=group)
+def gap(scores, groups, interval=INTERVAL):
     return partial_demographic_parity_gap(
-        scores, sensitive_features=group, interval=INTERVAL
+        scores, sensitive_features=groups, interval=interval
     )
 
 
@@ -56,14 +57,13 @@ def fitted():
 
 def test_fair_where_asked_and_accurate(fitted):
     plain = LogisticRegression().fit(X, y)
-    unfair = partial_demographic_parity_gap(
-        plain.decision_function(X), sensitive_features=group, interval=INTERVAL
-    )
+    unfair = gap(plain.decision_function(X), group)
+    fair = gap(fitted.decision_function(X, sensitive_features=group), group)
     assert fitted.converged_
     assert fitted.kkt_residual_ <= 1e-3
     assert fitted.infeasibility_ <= 1e-3
     assert unfair > 0.6
-    assert fitted.partial_parity_gap_ == gap(fitted, X, group) < 0.15
+    assert fitted.partial_parity_gap_ == fair < 0.15
     assert fitted.score(X, y, sensitive_features=group) > plain.score(X, y) - 0.06
     assert fitted.coef_.shape == (2, 4)
     assert fitted.intercept_.shape == (2,)
@@ -75,17 +75,6 @@ def test_fair_where_asked_and_accurate(fitted):
     assert calls == sorted(calls)
     assert calls[-1] == fitted.n_oracle_calls_
     assert fitted.history_[-1]["kkt_residual"] == fitted.kkt_residual_
-
-
-@pytest.mark.parametrize("loss", ["hinge", "squared", "auc", "partial_auc", "logistic"])
-def test_other_losses_and_the_sigmoid(loss):
-    surrogate = "sigmoid" if loss == "logistic" else "ramp"
-    model = classifier(loss=loss, surrogate=surrogate, n_thresholds=8, tol=5e-3)
-    fit(model, ROWS)
-    assert model.infeasibility_ <= 5e-3
-    assert gap(model, X, group) < 0.3
-    assert model.score(X, y, sensitive_features=group) > 0.7
-    assert hasattr(model, "predict_proba") == (loss == "logistic")
 
 
 def test_starts_agree_on_fairness(fitted):
@@ -175,9 +164,7 @@ def test_shift_is_the_best_of_all():
         shifts = [shift, *np.arange(-2.25, 2.5, 0.5)]
         is_correct = [weights @ ((scores + s > 0) == (signs > 0)) for s in shifts]
         assert is_correct[0] == max(is_correct)
-        repeated = [
-            np.repeat(column, weights.astype(int)) for column in (scores, signs)
-        ]
+        repeated = [np.repeat(x, weights.astype(int)) for x in (scores, signs)]
         assert most_accurate_shift(*repeated) == shift
         for unit in (1e-300, 1e300):
             assert most_accurate_shift(scores, signs, unit * weights) == shift
@@ -255,11 +242,19 @@ def test_penalty_of_the_interactions_is_chosen_as_well(loose):
         assert_allclose(results[name][:2], loose.cv_results_[name])
 
 
-@pytest.mark.parametrize("alphas", [[], [-1.0], 0.1, [np.nan]])
-def test_bad_interaction_alphas(alphas):
-    search = search_of(0.2).set_params(interaction_alphas=alphas)
-    with pytest.raises(ValueError, match="interaction_alphas"):
-        fit(search, ROWS)
+@pytest.mark.parametrize(
+    ("option", "values", "message"),
+    [
+        ("interaction_alphas", [[], [-1.0], 0.1, [np.nan]], "interaction_alphas"),
+        ("cv", [iter([])], "no folds"),
+        ("cv", [3], "fewer than the 3 folds"),
+    ],
+)
+def test_bad_options_of_the_choice(option, values, message):
+    rare = np.arange(len(y)) < 2
+    for value in values:
+        with pytest.raises(ValueError, match=message):
+            fit(search_of(0.2).set_params(**{option: value}), (X, rare, group))
 
 
 def test_no_gap_is_fair_enough():
@@ -282,13 +277,60 @@ def test_rows_as_columns_and_predictions_of_the_best(loose):
         np.testing.assert_array_equal(actual, expected)
 
 
-def test_no_folds():
-    with pytest.raises(ValueError, match="no folds"):
-        fit(search_of(0.2).set_params(cv=iter([])), ROWS)
+@pytest.fixture(scope="module")
+def a9a():
+    return fetch_a9a(download_if_missing=False)
 
 
-def test_too_few_rows_for_the_folds():
-    rare = np.zeros(len(y), int)
-    rare[:2] = 1
-    with pytest.raises(ValueError, match="fewer than the 3 folds"):
-        fit(search_of(0.5).set_params(cv=3), (X, y, rare))
+# From zero less than by switching subgradients: 0.3600 after 18,000 calls.
+@pytest.mark.realdata
+@pytest.mark.parametrize(
+    ("start", "objective", "infeasibility", "n_calls"),
+    [("auto", 0.3530, 1e-3, np.inf), ("zero", 0.3600, 1e-9, 200)],
+)
+def test_the_papers_problem(a9a, start, objective, infeasibility, n_calls):
+    options = PAPER | {"n_thresholds": 10, "start": start}
+    model = PartiallyFairClassifier((0.05, 0.30), 0.1, **options)
+    model.fit(a9a.data, a9a.target, sensitive_features=a9a.sensitive_features)
+    assert model.converged_
+    assert model.kkt_residual_ <= 1e-3
+    assert model.objective_ <= objective
+    assert model.infeasibility_ <= infeasibility
+    assert model.n_oracle_calls_ <= n_calls
+
+
+@pytest.mark.realdata
+def test_front_of_a9a(a9a):
+    options = PAPER | {"n_thresholds": 25, "alpha": 1e-3, "start": "zero"}
+    options |= {"interval": (0.05, 0.30)}
+    options |= {"sensitive_features": a9a.sensitive_features}
+    kappas = 0.01, 0.05, 0.1, 0.2, 0.28
+    path = partial_fairness_path(a9a.data, a9a.target, kappas=kappas, **options)
+    X, groups = a9a.data_test, a9a.sensitive_features_test
+    scores = [m.decision_function(X, sensitive_features=groups) for m in path]
+    accuracies = [((s > 0) == a9a.target_test).mean() for s in scores]
+    gaps = [gap(s, groups, (0.05, 0.30)) for s in scores]
+    assert all(model.converged_ for model in path)
+    assert gaps == sorted(gaps)
+    assert gaps[0] < 0.06
+    assert accuracies == sorted(accuracies)
+    assert accuracies[2] > 0.831
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize(
+    ("fetch", "interval"),
+    [(fetch_bank_additional, (0.0, 0.25)), (fetch_law_school, (0.70, 1.0))],
+)
+def test_bank_and_law_school(fetch, interval):
+    data = fetch(download_if_missing=False)
+    X = StandardScaler().fit_transform(data.data)
+    y, groups = np.asarray(data.target), data.sensitive_features
+    plain = LogisticRegression(max_iter=2000).fit(X, y)
+    unfair = gap(plain.decision_function(X), groups, interval)
+    options = PAPER | {"n_thresholds": 25, "start": "zero"}
+    model = PartiallyFairClassifier(interval, 0.08, **options)
+    model.fit(X, y, sensitive_features=groups)
+    assert model.converged_
+    assert model.partial_parity_gap_ < 0.3
+    assert model.partial_parity_gap_ < unfair / 2

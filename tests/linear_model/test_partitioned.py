@@ -2,7 +2,6 @@
 
 import pickle
 from functools import partial
-from itertools import pairwise
 
 import dask
 import dask.array as da
@@ -24,7 +23,7 @@ from scalefair.metrics import partial_parity_gap
 from scalefair.streaming import LocalParts, PartitionedRows
 from scalefair.streaming._dask import DaskParts
 
-from ..conftest import CountedBlocks
+from ..conftest import CountedBlocks, delayed_blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore:The gap of the training rows")
 LIMITS = 100, 2
@@ -42,8 +41,7 @@ def as_array(X):
 
 
 def as_csr_blocks(X):
-    X = sparse.csr_array(X)
-    return [dask.delayed(X[i:j]) for i, j in pairwise(CUTS)]
+    return delayed_blocks(sparse.csr_array(X), CUTS)
 
 
 def as_frame(X):
@@ -52,22 +50,22 @@ def as_frame(X):
 
 def as_blocks(X):
     """Blocks, one of them without rows."""
-    return [dask.delayed(X[i:j]) for i, j in pairwise([0, 0, *CUTS[1:]])]
+    return delayed_blocks(X, [0, 0, *CUTS[1:]])
 
 
 PARTITIONED = [as_reader, as_array, as_csr_blocks, as_frame]
 
 
-def make_rows():
-    rng = np.random.RandomState(4)
-    group = np.sort(rng.randint(3, size=1500))  # parts without some of the groups
-    X = rng.randn(1500, 3) + 0.6 * (group[:, None] == 1)
-    y = np.where(X.sum(axis=1) + rng.randn(1500) > 0.6, "yes", "no")
-    y[300:310] = "no"  # a part without one of the classes
+def make_rows(m, n_groups, seed, least):
+    rng = np.random.RandomState(seed)
+    group = np.sort(rng.randint(n_groups, size=m))  # parts without some of the groups
+    X = rng.randn(m, 3) + 0.6 * (group[:, None] == 1)
+    y = np.where(X.sum(axis=1) + rng.randn(m) > least, "yes", "no")
     return X, y, np.array(["a", "b", "c"])[group]
 
 
-X, y, group = make_rows()
+X, y, group = make_rows(1500, 3, seed=4, least=0.6)
+y[300:310] = "no"  # a part without one of the classes
 
 
 def classifier(**params):
@@ -272,15 +270,7 @@ def small_samples(monkeypatch):
     monkeypatch.setattr(_partitioned, "LARGEST_SAMPLE_ROWS", 1200)
 
 
-def make_many_rows():
-    rng = np.random.RandomState(2)
-    group = np.sort(rng.randint(2, size=4000))  # parts without one of the groups
-    X = rng.randn(4000, 3) + 0.6 * group[:, None]
-    y = np.where(X.sum(axis=1) + rng.randn(4000) > 0.9, "yes", "no")
-    return X, y, np.where(group == 1, "b", "a")
-
-
-MANY_X, MANY_Y, MANY_GROUP = make_many_rows()
+MANY_X, MANY_Y, MANY_GROUP = make_rows(4000, 2, seed=2, least=0.9)
 
 
 def in_parts(X):

@@ -175,9 +175,7 @@ def test_counts_of_many_pairs_do_not_overflow():
 @every_gap
 def test_several_attributes_each_by_itself(gap):
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {"sex": rng.integers(0, 2, 300), "age": rng.integers(0, 3, 300)}
-    )
+    frame = pd.DataFrame(rng.integers(0, [2, 3], (300, 2)), columns=["sex", "age"])
     y_true, scores = rng.integers(0, 2, 300), rng.standard_normal(300)
     rows = [y_true, scores] if gap in LABELLED else [scores]
     gaps = [gap(*rows, sensitive_features=frame[name]) for name in frame]

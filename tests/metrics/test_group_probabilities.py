@@ -1,7 +1,6 @@
 """Probabilities in place of groups: expected statistics, and how far they are off."""
 
 from functools import partial
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -24,6 +23,8 @@ from scalefair.metrics import (
     weak_partial_demographic_parity_gap,
 )
 
+from .conftest import brute_force, moment_differences
+
 RNG = np.random.default_rng(0)
 N, NAMES, INTERVAL = 120, ["a", "b", "c"], (0.1, 0.6)
 CODES = np.arange(N) % 3
@@ -34,12 +35,9 @@ P = pd.DataFrame(RNG.dirichlet([1, 2, 0.5], N), columns=NAMES)
 P.iloc[::7] = np.eye(3)[CODES[::7]]  # some are certain
 
 # Metrics of groups, and the rows that they are of.
-GAPS = {
+METRICS = {
     "ks": (statistical_parity_ks, SCORES),
-    "demographic": (
-        partial(partial_demographic_parity_gap, interval=INTERVAL),
-        SCORES,
-    ),
+    "demographic": (partial(partial_demographic_parity_gap, interval=INTERVAL), SCORES),
     "weak": (
         partial(weak_partial_demographic_parity_gap, threshold=0.3, interval=INTERVAL),
         SCORES,
@@ -50,9 +48,6 @@ GAPS = {
         SCORES,
     ),
     "odds": (partial_equalized_odds_gap, Y, SCORES),
-}
-METRICS = {
-    **GAPS,
     "balance": (partial(balance_score, average=None), LABELS),
     "mean balance": (balance_score, LABELS),
     "minimum": (minimum_balance_score, LABELS),
@@ -76,14 +71,6 @@ def close(value, expected, **tolerance):
     np.testing.assert_allclose(value, expected, **({"rtol": 1e-12} | tolerance))
 
 
-def test_columns_of_an_arrow_table_have_names():
-    pyarrow = pytest.importorskip("pyarrow")
-    table = pyarrow.Table.from_pandas(P[["c", "a", "b"]])
-    for name in ("balance", "proportions"):
-        expected = measure(name, group_probabilities=P)
-        close(measure(name, group_probabilities=table), expected)
-
-
 @every_metric
 @weighted
 def test_rows_of_no_group_count_for_none(name, weights):
@@ -102,17 +89,6 @@ def test_weights_count_rows(name):
     repeated = np.repeat(np.arange(N), WEIGHTS)
     expected = measure(name, rows=repeated, group_probabilities=P.iloc[repeated])
     close(measure(name, group_probabilities=P, sample_weight=WEIGHTS), expected)
-
-
-def brute_force(A, scores, interval, thresholds=None):
-    """Largest difference between groups at any threshold; A has columns of weights."""
-    low, high = interval
-    gap = 0.0
-    for threshold in np.append(scores, -np.inf) if thresholds is None else thresholds:
-        rates = A[scores > threshold].sum(axis=0) / A.sum(axis=0)
-        shares = (np.clip(rates, low, high) - low) / (high - low)
-        gap = max([gap, *(abs(a - b) for a, b in combinations(shares, 2))])
-    return gap
 
 
 @weighted
@@ -147,13 +123,7 @@ def test_balance_and_moments_by_definition(weights):
     close(group_proportions(LABELS, **options), counts / counts.sum(axis=1)[:, None])
     balance = counts.min(axis=1) / counts.max(axis=1)
     close(balance_score(LABELS, **options), balance.mean())
-    means = A.T @ Z / A.sum(axis=0)[:, None]
-    covariances = [np.cov(Z, rowvar=False, aweights=a, ddof=0) for a in A.T]
-    expected = [
-        np.sqrt(sum(np.sum((a - b) ** 2) for a, b in combinations(values, 2)))
-        for values in (means, covariances)
-    ]
-    close(moment_gaps(Z, **options), expected)
+    close(moment_gaps(Z, **options), moment_differences(A, Z))
 
 
 def test_a_cluster_of_which_nothing_is_known():
@@ -186,14 +156,10 @@ def test_probabilities_of_all_that_scores_depend_on_give_the_true_gap():
     rows = {"sample_weight": weights, "interval": (0.05, 0.7)}
     true_gap = partial_parity_gap(scores, sensitive_features=group, **rows)
     close(partial_parity_gap(scores, group_probabilities=table, **rows), true_gap)
-    most_likely = table.argmax(axis=1)
-    assert (
-        partial_parity_gap(scores, sensitive_features=most_likely, **rows)
-        > 1.2 * true_gap
-    )
-    assert (
-        unmixed_parity_gap(scores, group_probabilities=table, **rows) > 1.2 * true_gap
-    )
+    groups = table.argmax(axis=1)
+    most_likely = partial_parity_gap(scores, sensitive_features=groups, **rows)
+    unmixed = unmixed_parity_gap(scores, group_probabilities=table, **rows)
+    assert min(most_likely, unmixed) > 1.2 * true_gap
 
 
 def test_the_unmixed_gap_is_true_if_scores_follow_the_group_alone():
@@ -207,9 +173,8 @@ def test_the_unmixed_gap_is_true_if_scores_follow_the_group_alone():
     table, group = np.repeat(table, 3, axis=0), np.repeat(group, 3)
     true_gap = partial_parity_gap(scores, sensitive_features=group, **rows)
     close(unmixed_parity_gap(scores, group_probabilities=table, **rows), true_gap)
-    assert (
-        partial_parity_gap(scores, group_probabilities=table, **rows) < 0.8 * true_gap
-    )
+    mixed = partial_parity_gap(scores, group_probabilities=table, **rows)
+    assert mixed < 0.8 * true_gap
 
 
 def test_columns_that_cannot_be_unmixed():
@@ -240,9 +205,7 @@ def test_unmixed_scores_that_are_equal_or_infinite():
 
 def test_sizes_or_probabilities():
     for options in ({}, {"group_sizes": [9, 9], "group_probabilities": P}):
-        with pytest.raises(
-            TypeError, match="one of group_sizes and group_probabilities"
-        ):
+        with pytest.raises(TypeError, match="one of group_sizes and group_prob"):
             null_parity_gap(**options)
     with pytest.raises(TypeError, match="sample_weight goes with group_probabilities"):
         null_parity_gap([9, 9], sample_weight=np.ones(2))
@@ -336,9 +299,7 @@ def test_frames_of_all_kinds():
 
 
 def test_the_errors_name_the_remedy():
-    with pytest.raises(
-        ValueError, match=r"scalefair\.metrics\.group_probabilities makes"
-    ):
+    with pytest.raises(ValueError, match=r"metrics\.group_probabilities makes"):
         statistical_parity_ks([1, 2], sensitive_features=["f", None])
     with pytest.raises(ValueError, match=r"add up to 1 .* group_probabilities="):
         statistical_parity_ks(SCORES, sensitive_features=P)

@@ -1,7 +1,5 @@
 """GroupCovariance against the covariances formed from their definition."""
 
-import itertools
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -10,9 +8,12 @@ from scalefair.operators import GroupCovariance
 from scalefair.operators import _coded_rows as coded_rows
 from scalefair.streaming import PartitionedRows
 
-from ..conftest import dense_covariances, random_groups, with_long_indices
-
-dask = pytest.importorskip("dask")
+from ..conftest import (
+    delayed_blocks,
+    dense_covariances,
+    random_groups,
+    with_long_indices,
+)
 
 M, N = 230, 23
 WEIGHTS = np.array([0.7, 0.0, -1.3])
@@ -37,8 +38,7 @@ def with_duplicates(X):
 
 
 def in_parts(X):
-    cuts = itertools.pairwise((0, 100, 101, 200, M))
-    return PartitionedRows.of([dask.delayed(X[i:j]) for i, j in cuts])
+    return PartitionedRows.of(delayed_blocks(X, (0, 100, 101, 200, M)))
 
 
 FORMS = {

@@ -1,6 +1,6 @@
 """A matrix in blocks of rows multiplies like one in memory."""
 
-import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +8,8 @@ from scipy import sparse
 
 from scalefair.operators import PartitionedMatrix
 
-dask = pytest.importorskip("dask")
+from ..conftest import delayed_blocks
+
 da = pytest.importorskip("dask.array")
 
 N = 120
@@ -21,8 +22,7 @@ def graph():
     return sparse.csr_array(W + W.T)
 
 
-def blocks(W):
-    return [dask.delayed(W[i:j]) for i, j in itertools.pairwise((0, 50, 51, 90, N))]
+blocks = partial(delayed_blocks, cuts=(0, 50, 51, 90, N))
 
 
 @pytest.mark.parametrize("exchange", ["all", "needed"])

@@ -170,14 +170,8 @@ def test_gains_of_rounding_at_an_end_are_no_split():
         ({"levels_of": [True, True]}, r"got bool of shape \(2,\)"),
         ({"levels_of": np.ones((3, 0), bool)}, r"got bool of shape \(3, 0\)"),
         ({"levels_of": [True, False, False]}, "chain 1 has no sample of condition 0"),
-        (
-            {"levels_of": [[True, False]] + 2 * [[True, True]]},
-            "chain 0 has no sample of condition 1",
-        ),
-        (
-            {"levels_of": np.ones((3, 3), bool), "chains": [0, 1, 2]},
-            "3 conditions: 3 chains take at most 2",
-        ),
+        ({"levels_of": [[True, False]] + 2 * [[True, True]]}, "chain 0 .* condition 1"),
+        ({"levels_of": np.ones((3, 3), bool), "chains": [0, 1, 2]}, "take at most 2"),
     ],
 )
 def test_bad_input(changed, message):

@@ -23,9 +23,8 @@ def _run(function, search, steps=80, tol=1e-13):
 
 def test_newton_on_a_smooth_function():
     # log(x) - 3 x: maximum at 1/3, curvature -1 / x^2
-    visited = _run(
-        lambda x: (np.log(x) - 3 * x, 1 / x - 3, -1 / x**2), ConcaveSearch(1e-3, 1)
-    )
+    search = ConcaveSearch(1e-3, 1)
+    visited = _run(lambda x: (np.log(x) - 3 * x, 1 / x - 3, -1 / x**2), search)
     assert visited[-1] == pytest.approx(1 / 3, abs=1e-14)
     assert len(visited) <= 8
 

@@ -123,9 +123,7 @@ def assert_optimal(c, Q, subset, x, tol=1e-9):
 
 
 @settings(deadline=None, max_examples=40)
-@given(
-    st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12), st.integers(1, 12)
-)
+@given(st.integers(0, 10**6), *[st.integers(1, 12)] * 3)
 def test_meets_the_optimality_conditions(seed, n, rank, n_summed):
     rng = np.random.default_rng(seed)
     B = rng.standard_normal((rank, n))

@@ -53,9 +53,8 @@ def test_from_data_has_the_losses_of_the_estimators(axes, centering):
     for name, method in (("PCA", GroupPCA), ("FairPCA", FairPCA)):
         for i, r in enumerate([1, 3]):
             fit = method(r, centering=centering).fit(X, sensitive_features=GROUPS)
-            np.testing.assert_allclose(
-                display.losses[name][i], fit.group_losses_, rtol=1e-7
-            )
+            losses = display.losses[name][i]
+            np.testing.assert_allclose(losses, fit.group_losses_, rtol=1e-7)
             errors = fit.group_reconstruction_errors_
             error = np.average(errors, weights=[100, 200])
             np.testing.assert_allclose(display.total_errors[name][i], error)

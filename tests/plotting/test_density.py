@@ -82,9 +82,7 @@ def test_many_groups_and_equal_values(ax, display_class):
     display = draw(display_class, ax, constant, groups, kind="histogram")
     assert len(drawn(display)[1]) == 6
     for values, group in ((constant, 3), (SCORES * 1e-170, 0)):  # variance underflows
-        with pytest.raises(
-            ValueError, match=rf"Group {group} has no kernel density.*histogram"
-        ):
+        with pytest.raises(ValueError, match=rf"Group {group} has no .*histogram"):
             draw(display_class, ax, values, groups, kind="kde")
     for values in (np.zeros(400), SCORES * 1e-170):
         display = draw(display_class, ax, values, groups, kind="histogram")
@@ -118,9 +116,8 @@ def test_the_interval_is_marked(ax):
     assert len(styles(display.lines_, "linestyle")) == 2
     assert len(styles(display.marks_, "hatch")) == 2
     assert display.threshold_line_.get_xdata()[0] == 0.25
-    gap = partial_demographic_parity_gap(
-        SCORES, sensitive_features=GROUPS, interval=(0.1, 0.4)
-    )
+    options = {"sensitive_features": GROUPS, "interval": (0.1, 0.4)}
+    gap = partial_demographic_parity_gap(SCORES, **options)
     assert ax.get_title() == f"plain: gap {gap:.3f} in ranks 0.1 to 0.4 (hatched)"
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("score", "density")
     entries = [t.get_text() for t in ax.get_legend().get_texts()]

@@ -23,6 +23,8 @@ from scalefair.plotting import (
 )
 from scalefair.plotting._draw import literal
 
+from .conftest import AwareClassifier, AwareRegressor
+
 RNG = np.random.default_rng(0)
 LONG_NAMES = [
     "has completed graduate school",
@@ -83,10 +85,6 @@ PARTS = {
 every_display = pytest.mark.parametrize("display_class", PARTS)
 
 
-def axes_for(display_class):
-    return new_axes(2 if display_class is GroupLossDisplay else 1)
-
-
 def test_names_are_shown_as_they_are():
     display = ScoreDensityDisplay.from_predictions(
         SCORES, sensitive_features=groups_named(LONG_NAMES), ax=new_axes()
@@ -115,24 +113,6 @@ def test_estimators_are_fitted(draw, arguments):
     takes_groups = "sensitive_features" in inspect.signature(draw).parameters
     with pytest.raises(NotFittedError):
         draw(*arguments, **({"sensitive_features": [0]} if takes_groups else {}))
-
-
-class GroupAware:
-    """Mixed into models: their outputs depend on the groups, and they have settings."""
-
-    interval, kappa = (0.1, 0.5), 0.2
-
-    def decision_function(self, X, *, sensitive_features):
-        return super().decision_function(X) + 3 * (sensitive_features == "f")
-
-    def predict(self, X, *, sensitive_features):
-        return super().predict(X) + 3 * (sensitive_features == "f")
-
-
-class AwareClassifier(GroupAware, LogisticRegression): ...
-
-
-class AwareRegressor(GroupAware, LinearRegression): ...
 
 
 @pytest.mark.parametrize(
@@ -174,7 +154,8 @@ def test_a_shared_axis_is_labelled_once(figure, shape, labels):
 def test_plots_again_with_or_without_a_legend(display_class, pyplot):
     parameters = dict(pyplot.rcParams)
     display = display_class(**PARTS[display_class])
-    assert display.plot(axes_for(display_class)) is display
+    n_columns = 2 if display_class is GroupLossDisplay else 1
+    assert display.plot(new_axes(n_columns)) is display
     assert pyplot.get_fignums() == []
     for ax in display.figure_.axes:
         assert any(c.isdigit() for c in ax.get_title())

@@ -104,10 +104,8 @@ def test_weights_count_rows_and_rows_of_no_group_do_not(name):
 
 def test_what_is_shown_is_expected():
     options = {"group_probabilities": P}
-    proportions, population, balance = draw("clusters", **options)
-    np.testing.assert_allclose(
-        proportions, metrics.group_proportions(LABELS, **options)
-    )
+    shares, population, balance = draw("clusters", **options)
+    np.testing.assert_allclose(shares, metrics.group_proportions(LABELS, **options))
     np.testing.assert_allclose(population, P.mean())
     assert balance == pytest.approx(metrics.balance_score(LABELS, **options))
     unknown = P[LABELS != 3].reindex(P.index)  # nothing is known of a cluster
@@ -126,9 +124,8 @@ def test_what_is_shown_is_expected():
     assert gap == metrics.partial_parity_gap(SCORES, **options, interval=INTERVAL)
     gap = metrics.partial_equalized_odds_gap(Y, SCORES, **options)
     assert draw("labels", **options)[-1] == gap
-    assert draw("outputs", **options)[-1] == metrics.statistical_parity_ks(
-        SCORES, **options
-    )
+    distance = metrics.statistical_parity_ks(SCORES, **options)
+    assert draw("outputs", **options)[-1] == distance
     halves = {"group_probabilities": pd.DataFrame({"a": P["a"], "c": 1 - P["a"]})}
     gap, rates = draw("rates", **halves)
     assert gap == pytest.approx(metrics.partial_parity_gap(SCORES, **halves))

@@ -17,12 +17,14 @@ from sklearn.linear_model import (
     SGDRegressor,
 )
 from sklearn.metrics import r2_score
+from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVR
 
 from scalefair import _memory
+from scalefair.datasets import fetch_bar_passage
 from scalefair.metrics import moment_gaps, statistical_parity_ks
 from scalefair.postprocessing import ExplainableSVDRegressor, _passes
 from scalefair.postprocessing._fair_layer import fair_layer
@@ -54,9 +56,8 @@ def gaps_of(Z, codes=CODES):
 
 
 def r2_by_group(predicted, targets=Y, codes=CODES):
-    return [
-        r2_score(targets[codes == g], predicted[codes == g]) for g in np.unique(codes)
-    ]
+    members = [codes == g for g in np.unique(codes)]
+    return [r2_score(targets[rows], predicted[rows]) for rows in members]
 
 
 @pytest.mark.parametrize(
@@ -300,10 +301,7 @@ FOURTH = np.arange(300) == 4
         ({"targets": Y[:-1]}, r"y must have shape \(300,\)"),
         ({"targets": None}, "y is None: pass y, or use refit_last=None"),
         ({"targets": ["high"] * 300}, r"y must be numbers.*'high'"),
-        (
-            {"targets": np.where(FOURTH, np.nan, Y)},
-            r"NaN or infinite in 1 row\(s\), .* position 4",
-        ),
+        ({"targets": np.where(FOURTH, np.nan, Y)}, "infinite in 1 row.* position 4"),
         ({"targets": np.where(FOURTH, 1e80, Y)}, r"1e\+70, .* position 4"),
     ],
 )
@@ -491,3 +489,34 @@ def test_a_layer_that_is_to_be_changed(rows, options):
     assert model.layer_changed_ is True
     assert model.output_change_ > 0
     assert model.ks_after_ <= options.get("max_distance", 1)
+
+
+def errors(model, rows):
+    """Mean squared error and Kolmogorov-Smirnov distance between the groups."""
+    X, y, codes = rows
+    predicted = model.predict(X)
+    ks = statistical_parity_ks(predicted, sensitive_features=codes)
+    return float(np.mean((predicted - y) ** 2)), float(ks)
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("seed", [0, 1])
+def test_law_school(seed):
+    """Fairer than the paper's method (KS 0.235), at a smaller error (0.088)."""
+    data = fetch_bar_passage(download_if_missing=False)
+    rows = data.data, data.target.astype(float), data.sensitive_features
+    parts = train_test_split(*rows, test_size=0.3, random_state=seed)
+    train, test = parts[::2], parts[1::2]
+    scaler = StandardScaler().fit(train[0])
+    # A network of the paper's shape, half as wide.
+    net = MLPRegressor(
+        hidden_layer_sizes=(128,) * 4, alpha=0, batch_size=256, random_state=seed
+    )
+    for _ in range(10):
+        net.partial_fit(scaler.transform(train[0]), train[1])
+        net._optimizer.learning_rate_init *= 0.8
+    pipeline = make_pipeline(scaler, net)
+    assert errors(pipeline, test)[1] > 0.3
+    error, ks = errors(fair(pipeline, *train, random_state=0), test)
+    assert ks <= 0.235
+    assert error <= 0.077

@@ -91,10 +91,7 @@ class Squaring(LinearRegression):
         (SVR().fit(X, Y), "linear layer.*MLPRegressor"),
         (SVR(kernel="linear").fit(X, Y), "cannot be changed.*LinearSVR"),
         (PLSRegression().fit(X, Y), "does not predict by X @ coef_"),
-        (
-            GridSearchCV(Ridge(), {"alpha": [1.0]}).fit(X, Y),
-            "pass its best_estimator_",
-        ),
+        (GridSearchCV(Ridge(), {"alpha": [1.0]}).fit(X, Y), "pass its best_estimator_"),
         (TransformedTargetRegressor(Ridge()).fit(X, Y), "pass its regressor_"),
         (RANSACRegressor(random_state=0).fit(X, Y), "pass its estimator_"),
         (LogisticRegression().fit(X, Y > 1), "is a classifier"),

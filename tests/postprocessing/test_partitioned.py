@@ -10,10 +10,7 @@ from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import (
-    LogisticRegression,
-    Ridge,
-)
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -101,9 +98,7 @@ def assert_same(model, expected):
 # Groups as arguments of the fit; of some rows, and of a whole part, nothing is known.
 P = 0.8 * np.eye(2)[CODES] + 0.1
 P[::7] = P[70:140] = 0.0
-HEAVY = np.random.default_rng(1).integers(0, 4, M) * np.where(
-    np.arange(M) < 70, 0.0, 1.5
-)
+HEAVY = np.random.default_rng(1).integers(0, 4, M) * 1.5 * (np.arange(M) >= 70)
 KINDS = {
     "one": {},
     "each": {"codes": np.column_stack([CODES, np.arange(M) % 3]), "attributes": "each"},
@@ -143,9 +138,8 @@ def test_the_fit_is_that_in_memory(kind, groups, options):
         assert type(predicted) is np.ndarray
     assert (predicted.shape, predicted.dtype) == ((M,), np.float64)
     np.testing.assert_allclose(np.asarray(predicted), expected.predict(X), atol=1e-4)
-    assert model.score(PARTS[kind](X), Y) == pytest.approx(
-        expected.score(X, Y), abs=1e-4
-    )
+    score = expected.score(X, Y)
+    assert model.score(PARTS[kind](X), Y) == pytest.approx(score, abs=1e-4)
 
 
 def test_predictions_are_lazy():

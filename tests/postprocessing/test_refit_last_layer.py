@@ -22,10 +22,8 @@ def table(m=400, n=5, k=1, n_groups=2, seed=0):
     return A, y, codes, moments, rng.standard_normal((k, n))
 
 
-def refit(
-    moments, weight, kind="least_squares", reductions=(1.0, 1.0), noise_floor=False
-):
-    return refit_last_layer(moments, weight, kind, reductions, noise_floor)
+def refit(moments, weight, kind="least_squares", reductions=(1.0, 1.0)):
+    return refit_last_layer(moments, weight, kind, reductions, noise_floor=False)
 
 
 def ridge_of(A):

@@ -2,9 +2,7 @@
 
 import pickle
 import tracemalloc
-from itertools import pairwise
 
-import dask
 import dask.array
 import numpy as np
 import pandas as pd
@@ -14,18 +12,10 @@ from scipy import sparse
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _blocks
 
-from ..conftest import assert_same_moments
+from ..conftest import assert_same_moments, delayed_blocks, one_hot
 
 # Scatter matrices of three groups: small ones in register tiles, large ones by BLAS.
 NARROW, WIDE = 6, 220
-
-
-def memberships(groups):
-    """Names of groups, and the weights (m, G) of rows in them."""
-    if isinstance(groups, pd.DataFrame):
-        return groups.columns, groups.to_numpy()
-    values, codes = np.unique(groups, return_inverse=True)
-    return values, np.eye(len(values))[codes]
 
 
 def definition(X, A):
@@ -42,12 +32,14 @@ def definition(X, A):
 
 def check(moments, X, groups, rtol=1e-13):
     """Moments are those of groups, or of a data frame with weights of the rows."""
-    values, A = memberships(groups)
+    if isinstance(groups, pd.DataFrame):
+        values, A = groups.columns, groups.to_numpy()
+    else:
+        values, A = np.unique(groups), one_hot(groups)
+        assert moments.counts.dtype == np.int64
     means, scatters = definition(X, A)
     assert moments.groups.tolist() == list(values)
     np.testing.assert_allclose(moments.counts, A.sum(axis=0), rtol=rtol)
-    if not isinstance(groups, pd.DataFrame):
-        assert moments.counts.dtype == np.int64
     assert moments.means.dtype == moments.scatters.dtype == np.float64
     size = np.abs(scatters).max()
     scale = np.abs(means).max() + np.sqrt(size)
@@ -66,10 +58,6 @@ def rows_of(m, n, n_groups=3, seed=0, density=1.0):
     return X, groups
 
 
-def big_endian(X):
-    return X.astype(">f8")
-
-
 def packed(X):
     """Rows whose strides are no multiples of the size of an entry."""
     records = np.zeros(len(X), dtype=[("flag", "i1"), ("row", X.dtype, X.shape[1])])
@@ -86,7 +74,7 @@ class TestFromData:
             np.asfortranarray,
             np.float32,
             np.float16,
-            big_endian,
+            lambda X: X.astype(">f8"),
             packed,
             lambda X: np.broadcast_to(X[3], X.shape),
             lambda X: X[::-1, ::-1],
@@ -401,9 +389,8 @@ WEIGHTS = np.random.default_rng(2).integers(0, 4, M).astype(np.float64)
 
 def table(n, density=1.0):
     rng = np.random.default_rng(3)
-    X = rng.standard_normal((M, n)) * (1 + 2 * (CODES == 1))[:, None] + 100 * (
-        density == 1
-    )
+    X = rng.standard_normal((M, n)) * (1 + 2 * (CODES == 1))[:, None]
+    X += 100 * (density == 1)
     X[rng.random(X.shape) >= density] = 0.0
     return X
 
@@ -426,10 +413,13 @@ def test_moments_are_those_of_weighted_entries(
 ):
     monkeypatch.setattr(_blocks, "BLOCK_BYTES", block_bytes)
     X = table(n, density)
-    A = P if weights is None else P.mul(weights, axis=0)
-    arguments = {"group_probabilities": P, "sample_weight": weights}
-    moments = GroupMoments.from_data(form(X), **arguments)
-    check(moments, X, A, rtol=1e-12)
+    for table_of_groups, groups in (
+        (pd.get_dummies(CODES, dtype=float), {"groups": CODES}),
+        (P, {"group_probabilities": P}),
+    ):
+        A = table_of_groups.mul(1.0 if weights is None else weights, axis=0)
+        moments = GroupMoments.from_data(form(X), sample_weight=weights, **groups)
+        check(moments, X, A, rtol=1e-12)
     # The moments see the probabilities.
     with pytest.raises(AssertionError):
         check(moments, X, A**2, rtol=1e-12)
@@ -438,8 +428,8 @@ def test_moments_are_those_of_weighted_entries(
 def test_probabilities_and_weights_of_rows_in_parts(tmp_path):
     X, labels = table(6), np.array(NAMES)[CODES]
     np.save(tmp_path / "X.npy", X)
-    cuts = list(pairwise((0, 40, 40, 170, M)))  # the first has no row of a group
-    parts, weights = ([dask.delayed(x[a:b]) for a, b in cuts] for x in (X, WEIGHTS))
+    cuts = (0, 40, 40, 170, M)  # the first has no row of a group
+    parts, weights = (delayed_blocks(x, cuts) for x in (X, WEIGHTS))
     expected = GroupMoments.from_data(X, group_probabilities=P, sample_weight=WEIGHTS)
     hard = GroupMoments.from_data(X, labels, sample_weight=WEIGHTS)
     for rows, w in (

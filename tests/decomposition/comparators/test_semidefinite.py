@@ -44,9 +44,8 @@ def test_last_projection_is_taken_when_it_is_better():
     best = top_sums(C, 2)
     relaxed = multiplicative_weights(C, 2, best, 200, 1.0)
     np.testing.assert_array_equal(relaxed.p, np.ones(2))
-    np.testing.assert_allclose(
-        relaxed.vectors.T @ relaxed.vectors, np.eye(2), atol=1e-14
-    )
+    gram = relaxed.vectors.T @ relaxed.vectors
+    np.testing.assert_allclose(gram, np.eye(2), atol=1e-14)
     # By the solver of `FairPCA`, which shares nothing with this method.
     optimum = solve_groups(C, 2, best=best, tol=1e-10).dual_value
     assert relaxed.losses.max() == pytest.approx(optimum, rel=1e-6)

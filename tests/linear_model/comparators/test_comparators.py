@@ -140,9 +140,8 @@ def test_same_solution_as_slsqp(constraint, n_groups):
     assert model.converged_
     assert model.surrogate_gap_ == pytest.approx(0.3, abs=1e-5)
     assert model.objective_ == pytest.approx(objective, abs=1e-6)
-    np.testing.assert_allclose(
-        np.column_stack([model.coef_, model.intercept_]), W, atol=1e-3
-    )
+    weights = np.column_stack([model.coef_, model.intercept_])
+    np.testing.assert_allclose(weights, W, atol=1e-3)
     scores = model.decision_function(X, sensitive_features=groups)
     values = _by_pairs(scores, y, groups, constraint)
     assert values.max() == pytest.approx(model.surrogate_gap_, abs=1e-9)
@@ -163,9 +162,8 @@ def test_a_group_of_one_class(constraint):
     X, y, groups = _data()
     y = np.where(groups == 1, 0, y)
     names = np.array(["x", "y", "z"])[groups]
-    with pytest.raises(ValueError, match="Group 'y' has no rows of class 1") as e:
+    with pytest.raises(ValueError, match=r"'y' has no rows of class 1.*group_auc"):
         PairwiseFairClassifier(constraint).fit(X, y, sensitive_features=names)
-    assert "group_auc" in str(e.value)
     PairwiseFairClassifier("group_auc").fit(X, y, sensitive_features=names)
 
 
@@ -263,18 +261,15 @@ def test_tolerance_stops():
         penalty=0.0, learning_rate=0.3, alpha=0.1, tol=1e-6
     ).fit(X, y, sensitive_features=groups)
     assert model.n_iter_ < 5000
+    model.set_params(learning_rate=1e-3, max_iter=100)
     with pytest.warns(ConvergenceWarning, match="Raise max_iter") as caught:
-        model.set_params(learning_rate=1e-3, max_iter=100).fit(
-            X, y, sensitive_features=groups
-        )
+        model.fit(X, y, sensitive_features=groups)
     assert caught[-1].filename == __file__
 
 
 def test_steps_too_long_to_improve_warn():
     X, y, groups = _data(90)
-    model = PenalizedPartialParityClassifier(
-        penalty=10.0, learning_rate=1.0, max_iter=20
-    )
+    model = PenalizedPartialParityClassifier(penalty=10, learning_rate=1, max_iter=20)
     with pytest.warns(ConvergenceWarning, match="No step of 20 improved") as caught:
         model.fit(X, y, sensitive_features=groups)
     assert caught[-1].filename == __file__

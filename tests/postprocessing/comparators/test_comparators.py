@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.stats import ks_2samp
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -69,10 +70,10 @@ def test_estimators_are_used_as_they_are_or_cloned(comparator):
     assert model.estimator_ is inner
     # Other targets change nothing unless the estimator is fitted anew.
     again = _fair(comparator(inner, random_state=0), targets=-Y)
-    np.testing.assert_array_equal(model.predict(X), again.predict(X))
+    assert_array_equal(model.predict(X), again.predict(X))
     anew = _fair(comparator(inner, prefit=False), targets=-Y)
-    np.testing.assert_allclose(anew.estimator_.coef_, -before)
-    np.testing.assert_array_equal(inner.coef_, before)
+    assert_allclose(anew.estimator_.coef_, -before)
+    assert_array_equal(inner.coef_, before)
     frozen = clone(comparator(FrozenEstimator(inner)))
     assert _fair(frozen, targets=None).predict(X).shape == (200,)
     fresh = LinearRegression()
@@ -96,7 +97,7 @@ def test_fit_on_targets(comparator):
     # The maps are those of a predictor that returns the targets.
     direct = _fair(comparator(_First(), random_state=0), 10 * Y[:, None], None)
     scores = inner.predict(X)[:, None]
-    np.testing.assert_array_equal(
+    assert_array_equal(
         on_targets.predict(X, sensitive_features=GROUPS),
         direct.predict(scores, sensitive_features=GROUPS),
     )
@@ -106,13 +107,11 @@ def test_withheld_groups_are_predicted(comparator):
     model = _fair(comparator(LinearRegression(), random_state=0))
     guessed = model.group_predictor_.predict(X)
     assert 0.8 < (guessed == GROUPS).mean() < 1
-    np.testing.assert_array_equal(
-        model.predict(X), model.predict(X, sensitive_features=guessed)
-    )
+    assert_array_equal(model.predict(X), model.predict(X, sensitive_features=guessed))
     # Logistic regression does not depend on the units of the features.
     rows = X * [1e6, 1, 1e-6]
     scaled = _fair(comparator(LinearRegression()), rows)
-    np.testing.assert_array_equal(scaled.group_predictor_.predict(rows), guessed)
+    assert_array_equal(scaled.group_predictor_.predict(rows), guessed)
 
 
 def test_group_predictor(comparator):
@@ -154,9 +153,9 @@ def test_sparse_rows_and_data_frames(comparator):
     for rows in (sparse.csr_array(X), pd.DataFrame(X, columns=["u", "v", "w"])):
         _fair(model, rows, groups=pd.Series(GROUPS))
         moved = model.predict(rows, sensitive_features=GROUPS)
-        np.testing.assert_allclose(moved, expected, rtol=1e-6)
+        assert_allclose(moved, expected, rtol=1e-6)
         assert model.predict(rows).shape == (200,)
-    np.testing.assert_array_equal(model.feature_names_in_, ["u", "v", "w"])
+    assert_array_equal(model.feature_names_in_, ["u", "v", "w"])
 
 
 def test_bad_groups_and_rows_in_parts(comparator):
@@ -217,13 +216,9 @@ def _rows(m=300, n_groups=3, seed=0):
     return rng.standard_normal(m) * (1 + groups) + 2 * groups, groups
 
 
-def _ks(a, b):
-    return ks_2samp(a, b, method="asymp").statistic
-
-
 def _distance(outputs, groups):
     parts = [outputs[groups == g] for g in np.unique(groups)]
-    return max(_ks(a, b) for a in parts for b in parts)
+    return max(ks_2samp(a, b, method="asymp").statistic for a in parts for b in parts)
 
 
 def test_nondecreasing_and_constant_beyond_the_ends():
@@ -236,7 +231,7 @@ def test_nondecreasing_and_constant_beyond_the_ends():
         # Up to the level of an end, not beyond.
         members = np.sort(scores[groups == g])
         ends = model.predict(members[[0, -1], None], sensitive_features=[g, g])
-        np.testing.assert_allclose(moved[[0, -1]], ends)
+        assert_allclose(moved[[0, -1]], ends)
 
 
 def test_known_answers_of_the_barycenter():
@@ -244,14 +239,14 @@ def test_known_answers_of_the_barycenter():
     scores, groups = np.array([0.0, 2.0, 10.0, 30.0]), np.array([0, 0, 1, 1])
     model = _barycenter(scores, groups)
     moved = model.predict(np.array([[0.5], [15.0]]), sensitive_features=[0, 1])
-    np.testing.assert_allclose(moved, [7.75, 7.75])
+    assert_allclose(moved, [7.75, 7.75])
     # Ties without jitter share the middle rank.
     scores = np.array([1.0, 1.0, 1.0, 5.0, 6.0, 7.0])
     moved = _to_barycenter(scores, np.array([0, 0, 0, 1, 1, 1]))
-    np.testing.assert_allclose(moved, [3.5, 3.5, 3.5, 3.0, 3.5, 4.0], rtol=1e-12)
+    assert_allclose(moved, [3.5, 3.5, 3.5, 3.0, 3.5, 4.0], rtol=1e-12)
     # Two point masses: the barycentre is the mean of all.
     masses = np.array([0.0] * 6 + [4.0] * 2)
-    np.testing.assert_allclose(_to_barycenter(masses, masses > 0), 1.0)
+    assert_allclose(_to_barycenter(masses, masses > 0), 1.0)
 
 
 def test_groups_agree_after_the_barycenter():
@@ -278,7 +273,7 @@ def test_same_seed_same_outputs(fit, options):
         _outputs(fit, scores, groups, random_state=seed, **options)
         for seed in (7, 7, 8)
     )
-    np.testing.assert_array_equal(first, again)
+    assert_array_equal(first, again)
     assert (first != other).any()
     model = fit(scores, groups, random_state=np.random.RandomState(0), **options)
     draws = [model.predict(scores[:, None], sensitive_features=groups) for _ in "123"]
@@ -302,13 +297,11 @@ def test_invariances(fit, options, slopes, seed, n_groups):
     expected = moved(scores, groups)
     close = {"rtol": 0, "atol": 1e-6 if fit is _map else 1e-11}
     order = np.random.default_rng(seed).permutation(25)
-    np.testing.assert_allclose(moved(scores[order], groups[order]), expected[order])
+    assert_allclose(moved(scores[order], groups[order]), expected[order])
     names = np.array(["q", "c", "x", "a"])[groups]
-    np.testing.assert_allclose(moved(scores, names), expected, **close)
+    assert_allclose(moved(scores, names), expected, **close)
     for slope in slopes:
-        np.testing.assert_allclose(
-            moved(slope * scores, groups), slope * expected, **close
-        )
+        assert_allclose(moved(slope * scores, groups), slope * expected, **close)
     for g in range(n_groups):
         ranks = scores[groups == g].argsort(kind="stable")
         assert (np.diff(expected[groups == g][ranks]) >= -1e-9).all()
@@ -340,32 +333,32 @@ def test_tolerance_is_kept_at_the_cost_it_states(seed, n_groups, n_bins, toleran
     model = _map(scores, groups, n_bins=n_bins, tolerance=tolerance)
     distributions, moved = model.distributions_, model.moved_distributions_
     assert (moved >= 0).all()
-    np.testing.assert_allclose(moved.sum(axis=1), 1.0)
+    assert_allclose(moved.sum(axis=1), 1.0)
     assert _largest_ks(moved) <= tolerance + 1e-7
     pairs = zip(distributions, moved, strict=True)
     cost = model.group_shares_ @ [_coupling_cost(*pair) for pair in pairs]
     width = np.ptp(scores) / n_bins
     assert model.transport_cost_ == pytest.approx(cost * width**2, abs=1e-5 * width**2)
     if _largest_ks(distributions) <= tolerance:
-        np.testing.assert_allclose(moved, distributions, atol=1e-6)
+        assert_allclose(moved, distributions, atol=1e-6)
     if tolerance == 0.0:
-        np.testing.assert_array_equal(moved, [model.barycenter_] * n_groups)
+        assert_array_equal(moved, [model.barycenter_] * n_groups)
 
 
 def test_known_answers():
     # All of one group in the first of five bins, all of the other in the last.
     fit = partial(_map, n_bins=5, bounds=(0, 5))
     model = fit(np.array([0.5, 4.5]), np.array([0, 1]))
-    np.testing.assert_allclose(model.barycenter_, [0, 0, 1, 0, 0], atol=1e-9)
+    assert_allclose(model.barycenter_, [0, 0, 1, 0, 0], atol=1e-9)
     assert model.transport_cost_ == pytest.approx(4.0)
     model = fit(np.array([0.5, 0.5, 0.5, 4.5]), np.array([0, 0, 0, 1]))
-    np.testing.assert_allclose(model.barycenter_, [0, 1, 0, 0, 0], atol=1e-9)
+    assert_allclose(model.barycenter_, [0, 1, 0, 0, 0], atol=1e-9)
 
 
 def test_given_bounds():
     scores, groups = _rows(n_groups=2)
     model = _map(scores, groups, bounds=(-1, 3), n_bins=4)
-    np.testing.assert_allclose(model.bin_edges_, [-1, 0, 1, 2, 3])
+    assert_allclose(model.bin_edges_, [-1, 0, 1, 2, 3])
     assert model.distributions_[0, 0] == (scores[groups == 0] < 0).mean()
     for bounds in [(3, -1), (0, 0), (0, np.inf), (0, 1, 2), ("a", "b"), ((0, 1), 2)]:
         with pytest.raises(ValueError, match="bounds must be two finite numbers"):
