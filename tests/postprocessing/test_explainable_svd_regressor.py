@@ -370,7 +370,7 @@ def test_bounds_that_were_not_reached_are_told(monkeypatch):
     def unfinished(*arguments, **options):
         return replace(fair_layer(*arguments, **options), converged=False)
 
-    module = "scalefair.postprocessing._fit_data"
+    module = "scalefair.postprocessing._model_change"
     monkeypatch.setattr(f"{module}.fair_layer", unfinished)
     with pytest.warns(ConvergenceWarning, match="reduce mean_reduction or covariance_"):
         model = fair(network())

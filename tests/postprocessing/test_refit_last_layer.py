@@ -5,7 +5,10 @@ import pytest
 from scipy.optimize import minimize
 
 from scalefair.metrics import moment_gaps
-from scalefair.postprocessing._fit_data import _cross_validated_ridge, refit_last_layer
+from scalefair.postprocessing._model_change import (
+    _cross_validated_ridge,
+    refit_last_layer,
+)
 from scalefair.streaming import GroupMoments
 
 

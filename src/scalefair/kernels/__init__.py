@@ -5,7 +5,7 @@ The floors above take the functions from here:
 - `_block`: products of blocks of few columns, and of a few long rows.
 - `_csr`, `_rbf`: products of sparse and of Gaussian kernel matrices with blocks.
 - `_dense_rows`: products and scatter matrices of dense rows in groups.
-- `_score_bins`, `_score_losses`: scores of a linear model, losses, smoothed rates.
+- `_score_bins`, `_score_functions`: scores of a linear model, losses, smoothed rates.
 - `_assignment`, `_refinement`, `_centres`: labels of clusters.
 - `_level_cuts`: splits for isotonic regression.
 - `_lapack`: BLAS and LAPACK without the interpreter's lock, not compiled.
@@ -40,7 +40,6 @@ from scalefair.kernels._block import (
 )
 from scalefair.kernels._centres import capped_distances, nearest_centres
 from scalefair.kernels._csr import (
-    csr_add_matmat,
     csr_is_symmetric,
     csr_matmat,
     csr_normal_product,
@@ -73,7 +72,7 @@ from scalefair.kernels._score_bins import (
     score_pass,
     weighted_row_sums,
 )
-from scalefair.kernels._score_losses import (
+from scalefair.kernels._score_functions import (
     family_moments,
     family_slopes,
     sigmoid_slopes,

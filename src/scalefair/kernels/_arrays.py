@@ -20,7 +20,7 @@ Scalar = float | np.floating
 RowTable = tuple[IntArray, IntArray, FloatArray]
 StridedTable = tuple[FloatArray, int, int, int]
 
-_Array = TypeVar("_Array", bound=np.ndarray[Any, Any])
+_Arrays = TypeVar("_Arrays")
 
 # Entries up to which an array is converted to the type that is compiled first: the
 # conversion takes microseconds, the compilation for another type seconds.
@@ -35,15 +35,18 @@ MAX_CHUNKS = 64
 MAX_PARTIAL_BYTES = 2**27
 
 
-def read_only(array: _Array) -> _Array:
-    """Return a read-only view of an array.
+def read_only(arrays: _Arrays) -> _Arrays:
+    """Return a read-only view of an array, those of a tuple of arrays, None of None.
 
     Numba compiles a kernel once for read-only and once for writable arguments. Inputs
     are always passed read-only, so that one compilation is enough.
     """
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    if isinstance(arrays, tuple):
+        return tuple(map(read_only, arrays))  # type: ignore[return-value]
+    if isinstance(arrays, np.ndarray):
+        arrays = arrays.view()
+        arrays.flags.writeable = False
+    return arrays
 
 
 def row_table(X: Any) -> RowTable:
@@ -57,13 +60,13 @@ def row_table(X: Any) -> RowTable:
         # Kernels tell dense rows by the two dimensions of `data`.
         data = X.astype(np.float64, copy=False) if X.size <= SMALL_SIZE else X
         indptr, indices = np.empty(0, np.int64), np.empty(0, np.uint32)
-        return read_only(indptr), read_only(indices), read_only(data)
+        return read_only((indptr, indices, data))
     indptr = X.indptr.astype(np.int64, copy=False)
     indices, data = X.indices.view(f"u{X.indices.dtype.itemsize}"), X.data
     if data.size <= SMALL_SIZE and X.shape[1] < 2**32:
         indices = indices.astype(np.uint32, copy=False)
         data = data.astype(np.float64, copy=False)
-    return read_only(indptr), read_only(indices), read_only(data)
+    return read_only((indptr, indices, data))
 
 
 def strided_table(X: FloatArray) -> StridedTable:

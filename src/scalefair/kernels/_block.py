@@ -37,11 +37,7 @@ def block_gram(X: FloatArray, Y: FloatArray) -> Float64Array:
     partial = np.zeros((_n_chunks(X), X.shape[1], Y.shape[1]), X.dtype)
     # Chunks are summed in the type of X, their sums in float64: for float32 blocks the
     # error grows with the length of a chunk, not with n.
-    X, Y = read_only(X), read_only(Y)
-    if X.shape[1] <= 16:  # measured: a loop over the rows is faster than BLAS
-        _thin_gram(X, Y, partial, CHUNK_SIZE)
-    else:
-        _gram(X, Y, partial, CHUNK_SIZE)
+    _gram(read_only(X), read_only(Y), partial, CHUNK_SIZE)
     with ignore_fp_warnings():
         return partial.sum(axis=0, dtype=np.float64)
 
@@ -147,30 +143,6 @@ def _gram(X, Y, partial, size):
         start = chunk * size
         stop = min(n, start + size)
         np.dot(X[start:stop].T, Y[start:stop], partial[chunk])
-
-
-@parallel(lambda X, Y, *_: X.size * (0.5 + 0.3 * Y.shape[1]))
-def _thin_gram(X, Y, partial, size):
-    """Gram matrices of the chunks as sums of outer products of rows.
-
-    Of few columns: calls and packing of BLAS would take longer than the products.
-    """
-    n = X.shape[0]
-    for chunk in numba.prange(partial.shape[0]):
-        start = chunk * size
-        stop = min(n, start + size)
-        _thin_gram_chunk(X[start:stop], Y[start:stop], partial[chunk])
-
-
-@cached_njit()
-def _thin_gram_chunk(X, Y, out):
-    """Add the outer products of the rows x_i and y_i to `out`, which stays in cache."""
-    for i in range(X.shape[0]):
-        # 2 p k flops for a row of p and one of k numbers.
-        for q in range(X.shape[1]):
-            x = X[i, q]
-            for c in range(Y.shape[1]):
-                out[q, c] += x * Y[i, c]
 
 
 @parallel(lambda out, L, C, *_: out.size * (1 + 0.04 * L.shape[1]), blas=True)

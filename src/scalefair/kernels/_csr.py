@@ -61,7 +61,7 @@ def csr_matmat(
     # A conversion takes microseconds, the compilation for 64-bit indices seconds.
     if indices.dtype != np.int32 and max(indices.size, X.shape[0]) <= SMALL_SIZE:
         indptr, indices = indptr.astype(np.int32), indices.astype(np.int32)
-    csr = read_only(indptr), read_only(indices), read_only(data)
+    csr = read_only((indptr, indices, data))
     # V is gathered, row by row of A; X is read once, for the shift.
     V = X = read_only(X)
     # An empty scale stands for ones: one type for Numba, and no products with 1.
@@ -152,7 +152,7 @@ def _matmat(indptr, indices, data, V, X, out, alpha, shift, beta, scale, n_parts
             if beta == 0:
                 for c in range(k):
                     out[i, c] = 0
-            else:
+            elif beta != 1:
                 for c in range(k):
                     out[i, c] *= beta
             if shift != 0:
@@ -198,7 +198,7 @@ def csr_rows_matmat(
     # Column sums of each chunk, added in order: the same bits for any number of
     # threads.
     partial = np.empty((bounds.size - 1, V.shape[1]), np.float64)
-    csr = read_only(indptr), read_only(indices), read_only(data)
+    csr = read_only((indptr, indices, data))
     _rows_matmat(*csr, rows, bounds, read_only(V), offset, out, partial)
     return partial.sum(axis=0)
 
@@ -226,30 +226,6 @@ def _rows_matmat(indptr, indices, data, rows, bounds, V, offset, out, partial):
             for c in range(k):
                 out[i, c] -= offset[c]
                 partial[chunk, c] += out[i, c]
-
-
-@parallel(
-    lambda indptr, indices, data, bounds, alpha, Y, out: 0.2 * data.size * Y.shape[1]
-)
-def csr_add_matmat(
-    indptr: IntArray,
-    indices: IntArray,
-    data: FloatArray,
-    bounds: IntArray,
-    alpha: Scalar,
-    Y: FloatArray,
-    out: FloatArray,
-) -> None:
-    """Overwrite `out` with ``out + alpha * A @ Y``.
-
-    `bounds` cut the rows into chunks of about equal work: rows of very different
-    lengths, as in a transposed matrix of word counts, would leave threads idle.
-    """
-    # out_i <- out_i + alpha sum_j a_ij y_j
-    for chunk in numba.prange(bounds.shape[0] - 1):
-        for i in range(bounds[chunk], bounds[chunk + 1]):
-            p, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
-            _add_combination(indices, data, p, end, alpha, Y, out, i)
 
 
 @intrinsic
@@ -342,19 +318,19 @@ def csr_normal_product(
     """
     # out is (n_chunks, n): each chunk adds to a row of its own, without locks.
     sums = np.empty(len(out))
-    csr = read_only(indptr), read_only(indices), read_only(data)
+    csr = read_only((indptr, indices, data))
     # Compiled without weights, too: a test in the loop takes 3 % of the time.
-    factors = None if weights is None else read_only(weights)
-    _normal_product(*csr, read_only(bounds), shift, read_only(v), factors, out, sums)
+    v, bounds, weights = read_only((v, bounds, weights))
+    _normal_product(*csr, bounds, shift, v, weights, out, sums)
     return sums
 
 
 @parallel(
-    lambda indptr, indices, data, bounds, shift, v, factors, out, sums: (
+    lambda indptr, indices, data, bounds, shift, v, weights, out, sums: (
         2.0 * data.size + 0.2 * out.size
     )
 )
-def _normal_product(indptr, indices, data, bounds, shift, v, factors, out, sums):
+def _normal_product(indptr, indices, data, bounds, shift, v, weights, out, sums):
     """Add ``y_i a_i`` over the rows of each chunk; a row is read from memory once."""
     for c in numba.prange(out.shape[0]):
         product = out[c]
@@ -377,8 +353,8 @@ def _normal_product(indptr, indices, data, bounds, shift, v, factors, out, sums)
                 y0 += data[p] * v[indices[p]]
                 p += 1
             y = (y0 + y1) + (y2 + y3)
-            if factors is not None:
-                y *= factors[i]
+            if weights is not None:
+                y *= weights[i]
             total += y
             # product <- product + y a_i, while the row is in the cache.
             p = indptr[i]
@@ -394,7 +370,7 @@ def _normal_product(indptr, indices, data, bounds, shift, v, factors, out, sums)
 
 def csr_is_symmetric(indptr: IntArray, indices: IntArray, data: FloatArray) -> bool:
     """Whether a square CSR matrix, sorted and without duplicates, is its transpose."""
-    return _is_symmetric(read_only(indptr), read_only(indices), read_only(data))
+    return _is_symmetric(*read_only((indptr, indices, data)))
 
 
 # For a symmetric matrix, rows in order: the mirror image (j, i) of an entry (i, j),

@@ -177,21 +177,8 @@ def _sort_rows(codes, start, stop, selected):
     """
     n_codes = selected.shape[0]
     starts = np.zeros(n_codes + 1, np.int64)
-    # One entry more than rows: below, each row is written behind the last one of its
-    # code, and stays there only if it has this code.
-    rows = np.empty(stop - start + 1, np.int64)
-    if n_codes <= 8:
-        # A pass for each code, without a branch: half the time of a sort.
-        end = 0
-        for code in range(n_codes):
-            if selected[code]:
-                for i in range(start, stop):
-                    rows[end] = i
-                    end += codes[i] == code
-            starts[code + 1] = end
-        return rows, starts
+    rows = np.empty(stop - start, np.int64)
     # A counting sort: how many rows each code has, where its rows start, and the rows.
-    # O(rows + codes), where passes would take O(rows * codes).
     for i in range(start, stop):
         starts[codes[i] + 1] += selected[codes[i]]
     for code in range(n_codes):

@@ -27,7 +27,13 @@ import numpy as np
 from numba.extending import overload
 
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import Float64Array, IntArray, RowTable, row_chunks
+from scalefair.kernels._arrays import (
+    Float64Array,
+    IntArray,
+    RowTable,
+    read_only,
+    row_chunks,
+)
 
 # Losses of a score against a label of -1 or 1.
 LOGISTIC, HINGE, SQUARED = 0, 1, 2
@@ -43,6 +49,7 @@ _Sums = tuple[Float64Array, Float64Array, Float64Array]
 
 def row_scores(table: RowTable, codes: IntArray, B: Float64Array) -> Float64Array:
     """Return the scores of all rows, (m,); arguments as of `score_pass`."""
+    table, codes = read_only((table, codes))
     scores = np.empty(codes.shape[0])
     chunks = row_chunks(table, codes.shape[0], 1)
     _scores(len(chunks) - 1, table, codes, B, chunks, scores)
@@ -81,6 +88,7 @@ def score_pass(
     """
     # One pass over the rows: score, loss and derivative, sums of its bin. A row x costs
     # 2 flops an entry for the score, and as many for each sum that it is added to.
+    table, codes, signs, weights = read_only((table, codes, signs, weights))
     chunks, sums = _workspace(table, codes, B.shape, edges, n_powers)
     losses = np.empty(len(chunks) - 1)
     arguments = codes, signs, weights, kind, B, edges, centre, chunks, losses
@@ -105,6 +113,7 @@ def bin_pass(
     ``(n_codes, n + 1)``. As for losses of pairs of rows, which need all scores before
     any derivative.
     """
+    table, codes, weights = read_only((table, codes, weights))
     chunks, sums = _workspace(table, codes, shape, edges, n_powers)
     arguments = codes, scores, slopes, weights, edges, centre, chunks
     _add(len(chunks) - 1, table, sums, *arguments)
@@ -118,6 +127,7 @@ def score_losses(
     weights: Float64Array | None = None,
 ) -> tuple[float, Float64Array]:
     """Return the weighted sum of the losses of scores, and their derivatives (m,)."""
+    signs, weights = read_only((signs, weights))
     # One number for each block of rows, added in order.
     slopes = np.empty_like(scores)
     losses = np.empty(-(-scores.shape[0] // BLOCK_ROWS))
@@ -133,7 +143,7 @@ def weighted_row_sums(
     `table` and `codes` as in `score_pass`; `weights` are (m, q) and `shape` is
     ``(n_codes, n + 1)``. The sums are of shape (n_codes, n + 1, q).
     """
-    n_weights = weights.shape[1]
+    table, codes, n_weights = *read_only((table, codes)), weights.shape[1]
     # Partial sums are (n_chunks, n_codes, n + 1, q).
     chunks = row_chunks(table, codes.shape[0], math.prod(shape) * n_weights)
     partial = np.zeros((chunks.shape[0] - 1, *shape, n_weights))
@@ -284,52 +294,25 @@ def _block_scores(table, codes, B, start, stop, scores):
 
 @cached_njit(nogil=True)
 def _block_losses(kind, signs, weights, scores, start, stop, slopes):
-    """Sum of the losses of a block of rows; writes their derivatives.
+    """Sum of the weighted losses of a block of rows; writes weighted derivatives.
 
     `scores` and `slopes` are those of the block, signs and weights those of all rows.
     """
-    # Numba compiles either this branch or the other.
-    if weights is not None:
-        return _weighted_losses(kind, signs, weights, scores, start, stop, slopes)
-    total = 0.0
-    if kind == LOGISTIC:
-        # One logarithm for all: each factor is at most 2, and the product of a block of
-        # 128 rows at most 2^128.
-        product = 1.0
-        for q in range(stop - start):
-            margin = signs[start + q] * scores[q]
-            # log(1 + e^-margin) = max(-margin, 0) + log(1 + t), t <= 1: no overflow.
-            t = math.exp(-abs(margin))
-            product *= 1 + t
-            total += max(-margin, 0.0)
-            slopes[q] = -signs[start + q] * (t if margin > 0 else 1.0) / (1 + t)
-        total += math.log(product)
-    elif kind == HINGE:
-        for q in range(stop - start):
-            margin = 1 - signs[start + q] * scores[q]
-            total += max(margin, 0.0)
-            slopes[q] = -signs[start + q] if margin > 0 else 0.0
-    else:
-        for q in range(stop - start):
-            slopes[q] = scores[q] - signs[start + q]
-            total += 0.5 * slopes[q] ** 2
-    return total
-
-
-@cached_njit(nogil=True)
-def _weighted_losses(kind, signs, weights, scores, start, stop, slopes):
-    """Sum of the weighted losses of a block of rows; writes weighted derivatives."""
-    # The losses are log(1 + e^-margin), max(1 - margin, 0) and (h - sign)^2 / 2, with
-    # the margin sign * h: see `_block_losses`.
-    # A logarithm for each row: a weight is a power of its factor in the product that
-    # serves rows without weights.
-    total = 0.0
+    # log(1 + e^-margin) = max(-margin, 0) + log(1 + t), t <= 1: no overflow. Without
+    # weights all rows share one logarithm: each factor 1 + t is at most 2, and the
+    # product of a block of 128 rows at most 2^128.
+    total, product = 0.0, 1.0
     for q in range(stop - start):
-        weight, sign = weights[start + q], signs[start + q]
+        sign = signs[start + q]
+        weight = 1.0 if weights is None else weights[start + q]
         margin = sign * scores[q]
         if kind == LOGISTIC:
             t = math.exp(-abs(margin))
-            loss = max(-margin, 0.0) + math.log1p(t)
+            loss = max(-margin, 0.0)
+            if weights is None:
+                product *= 1 + t
+            else:
+                loss += math.log1p(t)
             slope = -sign * (t if margin > 0 else 1.0) / (1 + t)
         elif kind == HINGE:
             loss = max(1 - margin, 0.0)
@@ -339,7 +322,7 @@ def _weighted_losses(kind, signs, weights, scores, start, stop, slopes):
             loss = 0.5 * slope**2
         total += weight * loss
         slopes[q] = weight * slope
-    return total
+    return total + math.log(product)
 
 
 @cached_njit(nogil=True)

@@ -183,7 +183,7 @@ class RowOracle(ABC):
 
     @abstractmethod
     def evaluate(
-        self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
+        self, w: Array, theta: Array, width: float = 1.0, corner: float = 0.0
     ) -> OracleValue:
         """Return loss and rates, the surrogate stretched to `width` (the ramp's is 1).
 
@@ -233,7 +233,7 @@ class ScoreOracle(RowOracle):
                     f"loss={loss!r} compares pairs of rows and takes no sample_weight: "
                     'use "logistic", "hinge" or "squared", or pass no weights.'
                 )
-            weights = np.require(weights, np.float64, ["C", "W"])
+            weights = np.ascontiguousarray(weights, dtype=np.float64)
         # 1. The layout of the weights.
         n = X.shape[1]
         units = units or FeatureUnits.identity(n)
@@ -278,19 +278,6 @@ class ScoreOracle(RowOracle):
         """Bytes of the arrays, by which workers of Dask count their memory."""
         return array_bytes(vars(self))
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # Kernels are compiled for a read-only table and for other arrays that are
-        # not: arrays may come out of a pickle either way.
-        self.__dict__.update(state)
-        # `_entries` are the same object as `_rows` again, unless there are entries.
-        for array in self._rows.table:
-            array.flags.writeable = False
-        self._signs = np.require(self._signs, requirements="W")
-        has_entries = self.has_entries
-        self._rows = self._rows.writable()
-        self.weights = self._rows.weights
-        self._entries = self._entries.writable() if has_entries else self._rows
-
     def scores(self, w: Array) -> Array:
         return row_scores(self._rows.table, self._rows.codes, self.layout.effective(w))
 
@@ -312,7 +299,7 @@ class ScoreOracle(RowOracle):
         return scores, entries.codes, entries.shape[0], entries.weights
 
     def evaluate(
-        self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
+        self, w: Array, theta: Array, width: float = 1.0, corner: float = 0.0
     ) -> OracleValue:
         self.n_calls += 1
         theta = np.asarray(theta, dtype=np.float64)

@@ -213,31 +213,24 @@ class PartitionedTraining:
             return
         # Step 1: draw rows of each cell, as many as its share of the sample. A row has
         # a number among the rows of its cell in all parts: only these are drawn here.
-        drawn = []  # for each cell its drawn numbers, in random order
         by_cell = []  # for each cell a list: its drawn numbers, sorted, of each part
         for n_rows, of_parts in zip(starts[-1], starts[1:-1].T, strict=True):
             n_drawn = min(max(-(-size * n_rows // m), MIN_CELL_ROWS), n_rows)
-            chosen = sample_without_replacement(n_rows, n_drawn, random_state=rng)
-            drawn.append(rng.permutation(chosen))
+            drawn = sample_without_replacement(n_rows, n_drawn, random_state=rng)
+            drawn.sort()
             # Parts follow each other: the sorted numbers are cut where parts start.
-            ordered = np.sort(chosen)
-            by_cell.append(np.split(ordered, np.searchsorted(ordered, of_parts)))
+            by_cell.append(np.split(drawn, np.searchsorted(drawn, of_parts)))
         # Step 2: read them once, in the order of the parts. Each part gets, for each of
         # its cells, the numbers to take and that of its first row.
         numbers = zip(zip(*by_cell, strict=True), starts, strict=False)
         sampled = self._take_rows(self.rows.parts.like(numbers))
-        cells = sampled.cells
-        ordered_rows = [np.flatnonzero(cells == c) for c in range(labels.n_cells)]
         # Step 3: samples that contain each other; each has four times the rows of the
-        # one before. The first ones in the random order of `drawn` are a random sample
-        # of the cell; argsort of argsort is the position of each in the sorted order,
-        # in which the rows were read.
+        # one before, the first ones of each cell in a random order.
+        cells = [np.flatnonzero(sampled.cells == c) for c in range(labels.n_cells)]
+        shuffled = [rng.permutation(rows) for rows in cells]
         for share in (1 / 16, 1 / 4, 1.0):
             first = [
-                ordered[np.argsort(np.argsort(rows))][
-                    : max(int(share * rows.size), MIN_CELL_ROWS)
-                ]
-                for rows, ordered in zip(drawn, ordered_rows, strict=True)
+                rows[: max(int(share * rows.size), MIN_CELL_ROWS)] for rows in shuffled
             ]
             sample = np.sort(np.concatenate(first))
             yield sampled.take(sample, sampled.X[sample])

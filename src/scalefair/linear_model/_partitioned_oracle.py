@@ -63,7 +63,7 @@ class PartitionedOracle(RowOracle):
         return self.ranked(w).quantiles(shares)
 
     def evaluate(
-        self, w: Array, theta: Array, *, width: float = 1.0, corner: float = 0.0
+        self, w: Array, theta: Array, width: float = 1.0, corner: float = 0.0
     ) -> OracleValue:
         self.n_calls += 1
         rows = self.layout.rows(w).ravel()
@@ -117,18 +117,10 @@ class PartitionedRates(SmoothedRates):
         return total
 
 
-def _value(
-    oracle: ScoreOracle, w: Array, theta: Array, width: float, corner: float
-) -> OracleValue:
-    """Evaluate the oracle of a part at a point; w is in the features as given."""
-    # Arrays that were sent may be read-only; kernels are compiled for writable ones.
-    return oracle.evaluate(w, theta.copy(), width=width, corner=corner)
-
-
 def _value_sums(oracle: ScoreOracle, *point: Any) -> list[Any]:
     """Return sums of the loss, its gradient, parts, and slopes if of one family."""
     # A part's oracle gives means over its rows, sets and cells: times their sizes.
-    value, m = _value(oracle, *point), oracle.total
+    value, m = oracle.evaluate(*point), oracle.total
     parts = value.rates.parts * oracle.compared.sizes[:, None]
     sums = [value.loss * m, value.loss_gradient * m, parts]
     if oracle.compared.n_families == 1 and not oracle.has_entries:
@@ -138,7 +130,7 @@ def _value_sums(oracle: ScoreOracle, *point: Any) -> list[Any]:
 
 def _slope_sums(oracle: ScoreOracle, *point: Any) -> list[Array]:
     """Return sums of slopes for each family."""
-    return _cell_sums(oracle, _value(oracle, *point))
+    return _cell_sums(oracle, oracle.evaluate(*point))
 
 
 def _cell_sums(oracle: ScoreOracle, value: OracleValue) -> list[Array]:
@@ -154,7 +146,7 @@ def _weighted_sums(oracle: ScoreOracle, *arguments: Any) -> list[Array]:
     """
     *point, weights = arguments
     # The oracle of the part has means over its sets: weigh them by their sizes.
-    rates = _value(oracle, *point).rates
+    rates = oracle.evaluate(*point).rates
     return list(rates.combine(weights * oracle.compared.sizes[:, None]))
 
 
@@ -305,19 +297,15 @@ def _sort(oracle: Any, rows: Array, by_label: bool) -> list[tuple[Array, Array |
     scores, codes, n_codes, weights = oracle.coded_scores(rows, by_label)
     if weights is not None:
         codes = np.where(weights > 0, codes, n_codes)  # left out
-    # Sort by code, then by score: a stable sort by code keeps the order of the scores.
-    order = np.argsort(scores)
-    # NumPy sorts 16-bit integers by radix sort, in linear time.
-    narrow = codes[order].astype(np.min_scalar_type(n_codes))
-    order = order[np.argsort(narrow, kind="stable")]
-    stops = np.cumsum(np.bincount(codes, minlength=n_codes)[:n_codes])
-    return [
-        (
-            scores[members],
-            None if weights is None else np.append(0.0, np.cumsum(weights[members])),
-        )
-        for members in np.split(order, stops)[:n_codes]
-    ]
+    parts = []
+    for code in range(n_codes):
+        members = np.flatnonzero(codes == code)
+        members = members[np.argsort(scores[members])]
+        levels = None
+        if weights is not None:
+            levels = np.append(0.0, np.cumsum(weights[members]))
+        parts.append((scores[members], levels))
+    return parts
 
 
 def _counts(

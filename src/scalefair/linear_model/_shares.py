@@ -151,11 +151,10 @@ class SmoothedRates(ABC):
 
 
 class CodedRows(NamedTuple):
-    """Rows of a table with the codes of their cells, or entries: a row in some cells.
+    """Rows of a table, and their entries: which rows count for which cells.
 
-    Of certain groups each row is the one entry of its cell. Of probabilities of groups
-    a row has an entry in the cell of each group that it may be of, with its probability
-    as the weight. No cell has two entries of a row.
+    Of certain groups an entry is a row. Of probabilities of groups a row has an entry
+    in the cell of each group that it may be of, with its probability as the weight.
     """
 
     table: tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # see `row_table`
@@ -190,7 +189,7 @@ class CodedRows(NamedTuple):
         """
         sums = [
             weighted_row_sums(self.table, codes, row_weights, shape)
-            for codes, shape, row_weights in self._passes(weights)
+            for codes, shape, row_weights in self._cell_passes(weights)
         ]
         return np.concatenate(sums) if len(sums) > 1 else sums[0]
 
@@ -200,7 +199,7 @@ class CodedRows(NamedTuple):
         bins = ramp.edges, ramp.centre, ramp.n_powers
         sums = [
             bin_pass(self.table, codes, scores, no_slopes, shape, *bins, row_weights)[2]
-            for codes, shape, row_weights in self._passes(self.weights)
+            for codes, shape, row_weights in self._cell_passes(self.weights)
         ]
         return np.concatenate(sums) if len(sums) > 1 else sums[0]
 
@@ -218,17 +217,6 @@ class CodedRows(NamedTuple):
         )
         return gradient
 
-    def writable(self) -> CodedRows:
-        """Return the rows with writable arrays, as kernels are compiled for.
-
-        The table has its own, read-only arrays.
-        """
-        codes = np.require(self.codes, requirements="W")
-        weights = self.weights
-        if weights is not None:
-            weights = np.require(weights, requirements="W")
-        return self._replace(codes=codes, weights=weights)
-
     def part(self, start: int, stop: int) -> CodedRows:
         """Return the entries from start to stop, and their rows, in views."""
         first, last, rows = start, stop, self.rows
@@ -245,7 +233,7 @@ class CodedRows(NamedTuple):
         codes = self.codes[start:stop]
         return self._replace(table=table, codes=codes, weights=weights, rows=rows)
 
-    def _passes(self, weights: Array | None) -> Iterator[tuple[Any, Any, Any]]:
+    def _cell_passes(self, weights: Array | None) -> Iterator[tuple[Any, Any, Any]]:
         """Yield codes of all rows, the shape of sums, and weights of all rows.
 
         One pass is for all cells where entries are rows. Of entries, for which None
@@ -448,7 +436,7 @@ class SigmoidFamilies(SmoothedRates):
     """Rates of the sets of families by sigmoids; gradients take more passes.
 
     A sigmoid bends everywhere: no bins of scores give its sums. Example B.4 of the
-    paper; for the convex parts see `scalefair.kernels._score_losses`.
+    paper; for the convex parts see `scalefair.kernels._score_functions`.
     """
 
     def __init__(

@@ -85,19 +85,15 @@ class LabeledRows:
 
     def take(self, rows: NDArray[np.int64], X: Any) -> LabeledRows:
         """Return some of the rows, of features X. All groups keep their numbers."""
-        # Codes of combinations are selected with those of the groups, as one more
-        # attribute.
-        compared = self.membership.compared
-        combined = compared[0]._replace(codes=self.codes)
-        membership = self.membership._replace(compared=[*compared, combined])
-        selected = membership.select(rows)
-        *compared, combined = selected.compared
+        membership = self.membership.select(rows)
+        # Probabilities are of one attribute, whose groups are the combinations.
+        is_certain = membership.rows is None
         return replace(
             self,
             X=X,
             signs=self.signs[rows],
-            membership=selected._replace(compared=compared),
-            codes=combined.codes,
+            membership=membership,
+            codes=self.codes[rows] if is_certain else membership.codes,
             weights=None if self.weights is None else self.weights[rows],
         )
 

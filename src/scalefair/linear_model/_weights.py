@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from scalefair._entries import all_finite, ignore_fp_warnings
 from scalefair._membership import Cells
@@ -123,31 +124,23 @@ def _spread_of_block(X: Any, weights: Array | None) -> ColumnSpread:
         np.maximum.at(high, X.indices, X.data)
     else:
         low, high = X.min(axis=0).astype(float), X.max(axis=0).astype(float)
-    # Step 2: mean and sum of squared deviations, of columns divided by their largest
-    # entry so that no square overflows. Two passes over the block: the mean first, then
-    # squares of what is left, which lose no digits where the mean is large.
+    # Step 2: mean and variance, of columns divided by their largest entry so that no
+    # square overflows. Squares are of what is left without the mean: no digits are lost
+    # where it is large.
     unit = np.maximum(high, -low)
     unit[unit == 0] = 1.0
     if sparse.issparse(X):
-        values = X.data / unit[X.indices]
-        entry_weights: Any = 1.0
-        stored_weight = n_stored
-        if weights is not None:
-            entry_weights = np.repeat(weights, np.diff(X.indptr))
-            stored_weight = np.bincount(X.indices, entry_weights, minlength=n)
-        mean = np.bincount(X.indices, entry_weights * values, minlength=n) / total
-        values -= mean[X.indices]
-        # Entries that are not stored deviate by the mean; weights < 0 are rounding.
-        square = np.maximum(total - stored_weight, 0.0) * mean**2
-        square += np.bincount(X.indices, entry_weights * values**2, minlength=n)
+        csr = X.data / unit[X.indices], X.indices, X.indptr
+        scaled = sparse.csr_array(csr, shape=X.shape)
+        mean, variance = mean_variance_axis(scaled, 0, weights)
     else:
         values = X / unit
         mean = np.average(values, axis=0, weights=weights)
         values -= mean
-        if weights is not None:
-            values *= np.sqrt(weights)[:, None]
-        square = np.einsum("ij,ij->j", values, values)
-    return ColumnSpread(total, unit * mean, unit * np.sqrt(square / total), low, high)
+        values *= values
+        variance = np.average(values, axis=0, weights=weights)
+    deviation = unit * np.sqrt(np.maximum(variance, 0.0))  # below zero is rounding
+    return ColumnSpread(total, unit * mean, deviation, low, high)
 
 
 class FeatureUnits(NamedTuple):

@@ -34,7 +34,7 @@ from scalefair._memory import array_bytes
 from scalefair.kernels import (
     block_gram,
     block_subtract,
-    csr_add_matmat,
+    csr_matmat,
     csr_normal_product,
     csr_rows_matmat,
     dense_rows_gram,
@@ -124,11 +124,11 @@ class _Tile(NamedTuple):
     indptr: NDArray[np.integer[Any]]  # of the transpose, as all that follows
     indices: NDArray[np.integer[Any]]
     data: np.ndarray
-    bounds: NDArray[np.int64]  # chunks of its rows
 
     def add_product(self, a: float, Y: Block, out: Block) -> None:
         """Add the transpose times ``a * Y`` to `out`."""
-        csr_add_matmat(self.indptr, self.indices, self.data, self.bounds, a, Y, out)
+        a, zero, one = np.array([a, 0, 1], out.dtype)
+        csr_matmat(self.indptr, self.indices, self.data, Y, out, a, zero, one)
 
 
 class _SortedRows(NamedTuple):
@@ -175,10 +175,8 @@ class SparseRows:
                 indptr, indices = (
                     a.astype(np.int32, copy=False) for a in (T.indptr, T.indices)
                 )
-                bounds = _equal_work(X.indptr[1:]), _equal_work(indptr[1:])
-                tiles.append(
-                    _Tile(g, rows, bounds[0], indptr, indices, T.data, bounds[1])
-                )
+                bounds = _equal_work(X.indptr[1:])
+                tiles.append(_Tile(g, rows, bounds, indptr, indices, T.data))
         return tiles
 
     def astype(self, dtype: np.dtype) -> SparseRows:

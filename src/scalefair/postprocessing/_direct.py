@@ -137,7 +137,7 @@ def direct_weights(
         V = exact_first_moment(start, means, lambda B: B, mean_bound)
     if not problem.is_feasible(V, ROUNDING):
         V, b = _minimise_by_subproblems(problem, V, tol)
-        V = _onto_bounds(problem, V)
+        V = _feasible_point_on_line(problem, V)
         multiplier = b * problem.products(V)[1][0]
     # 3. Back to the weight: W' = W + (V - V_0) T^T, and what the basis leaves out of
     # V_0.
@@ -157,13 +157,7 @@ def _minimise_by_subproblems(
     """
     # 1. Directions of the outputs by their shares in the forms, the largest first, and
     # for each the share of those behind it.
-    total = np.zeros((len(V), len(V)))
-    for form in problem.forms:
-        if form.ndim == 1:
-            total += (V * np.abs(form)) @ V.T
-        else:
-            VF = V @ form
-            total += VF @ VF.T
+    total = np.sum([VF @ VF.T for VF in problem.products(V)[0]], axis=0)
     values, basis = np.linalg.eigh(total)
     values, basis = np.maximum(values[::-1], 0), basis[:, ::-1]
     omitted = 1 - np.cumsum(values / max(values.sum(), TINY))
@@ -272,7 +266,7 @@ def _minimise_lagrangian(
     return scaled_along_means(result.x.reshape(V.shape) * unit, 1 / roots)
 
 
-def _onto_bounds(problem: WhitenedProblem, V: Array) -> Array:
+def _feasible_point_on_line(problem: WhitenedProblem, V: Array) -> Array:
     """First point of the line from V_0 through V that meets both bounds."""
     S = V - problem.start
     # The bounds hold at V + `inside` S and not at V + `outside` S, which is V_0 first.
@@ -309,25 +303,23 @@ def smallest_change(
     Given W S T (m, r), T (n, r), d (n,), M (n, n) and a symmetric multiplier Y (m, m)
     of ``V F V^T``, F = T^T M T. Every Y proves a bound: it may be that of another T.
     """
-    values, vectors = np.linalg.eigh(root.T @ form @ root)
-    y, basis = np.linalg.eigh(multiplier)
+    # 1. Coordinates in which the form and its multiplier are diagonal, with units in
+    # which both bounds are one. A bound of zero is replaced by a tiny one, which allows
+    # more: the result is valid.
+    d, vectors = np.linalg.eigh(root.T @ form @ root)
+    b, basis = np.linalg.eigh(multiplier)
     if np.isinf(covariance_bound):
-        y, covariance_bound = np.zeros_like(y), 1.0
-    unit = np.sqrt(covariance_bound)
+        b, covariance_bound = np.zeros_like(b), 1.0
+    d, b = d / np.sqrt(covariance_bound), b * np.sqrt(covariance_bound)
     R, u = basis.T @ whitened @ vectors, vectors.T @ (root.T @ difference)
-    # A bound of zero is replaced by a tiny one, which allows more: the result is valid.
     u /= max(np.sqrt(mean_bound), 1e-8 * np.linalg.norm(R @ u), TINY)
-    return max(dual(R, values / unit, u, y * unit)[0], 0.0)
-
-
-def dual(R: Array, d: Array, u: Array, b: Array) -> tuple[float, Array, float, Array]:
-    """Return the bound, V, the best a for eigenvalues b, and b, shrunk if need be."""
-    # The smallest weight is at an end of d and of b. Where all inputs are
-    # zero d is empty.
+    # 2. Weights 1 + b_i d_j must be positive: else b is shrunk. The smallest is at an
+    # end of d and of b. Where all inputs are zero d is empty.
     low, high = d.min(initial=0.0), d.max(initial=0.0)
     smallest = min(float(b.min() * high), float(b.max() * low))
     if smallest < MIN_WEIGHT - 1:
-        b = b * ((MIN_WEIGHT - 1) / smallest)
+        b *= (MIN_WEIGHT - 1) / smallest
+    # 3. The minimum V of the Lagrangian, and the best a: 0, or with |V u| = 1.
     inverse = 1 / (1 + np.outer(b, d))
     V, a = R * inverse, 0.0
     gaps = V @ u
@@ -335,8 +327,8 @@ def dual(R: Array, d: Array, u: Array, b: Array) -> tuple[float, Array, float, A
         # V u = g / (1 + a k), by the formula of Sherman and Morrison for each row.
         along = inverse * u
         k = along @ u
-        factors = shrinkage(gaps * gaps, 1 / k, 1.0)
+        factors = shrinkage(gaps * gaps, 1 / k, 1.0, 2)
         V -= ((1 - factors) * gaps / k)[:, None] * along
         i = int(np.argmax(k))
         a = float((1 / factors[i] - 1) / k[i])
-    return float(np.vdot(R, R - V) - np.linalg.norm(b) - a), V, a, b
+    return max(float(np.vdot(R, R - V) - np.linalg.norm(b) - a), 0.0)

@@ -48,33 +48,11 @@ def explainable_svd(
 
 def shrunk_values(k: Array, sigma: Array, reduction: float) -> Array:
     """Return new singular values, by equation (19) for the multiplier of the bound."""
-    scale = float(sigma.max(initial=0.0))
-    if reduction == 1 or scale == 0:
-        return sigma.copy()
-    if math.isinf(reduction):
-        return np.zeros_like(sigma)
-    # Units in which the largest singular value and the largest k are one.
-    unit, k = sigma / scale, k / (float(k.max()) or 1.0)
-    powers, has_cost = unit**4, k > ZERO_COST
-    total, with_cost = float(powers.sum()), float(powers[has_cost].sum())
-    target = total / reduction
-    if with_cost <= target:  # values without a cost are shrunk, no others
-        share = (target - with_cost) / (total - with_cost)
-        return sigma * np.where(has_cost, 1.0, share**0.25)
-    # A value shrinks by the factor y, q y^3 + y = 1, at gamma = q k / (2 sigma^2). If
-    # all shrink by y = (target / with_cost)^(1/4) or more, the sum is small enough.
-    logarithm = math.log(target / with_cost) / 4
-    q = -math.expm1(logarithm) * math.exp(-3.0 * logarithm)
-    shrunk = has_cost & (powers > 0)
-    costs, sizes = k[shrunk], unit[shrunk]
-    gammas = q * (costs / sizes / (2.0 * sizes))
-
-    def fourth_powers(gamma: float) -> float:
-        return float((cubic_root(costs, sizes, gamma) ** 4).sum())
-
-    lower, upper = float(gammas.min()), float(gammas.max())
-    gamma = monotone_root(fourth_powers, target, lower, upper)
-    return scale * cubic_root(k, unit, gamma)
+    unit = sigma / (float(sigma.max(initial=0.0)) or 1.0)
+    powers = unit**4
+    # A value y sigma costs k sigma^2 (1 - y)^2, which is w c (1 - y)^2 for w = sigma^4.
+    costs = np.divide(k, unit**2, out=np.ones_like(k), where=powers > 0)
+    return sigma * shrinkage(powers, costs, float(powers.sum()) / reduction, 4)
 
 
 def exact_first_moment(
@@ -105,7 +83,7 @@ def exact_first_moment(
     immovable = float(((gaps - (gaps @ vectors) @ vectors.T) ** 2).sum())
     gaps = gaps @ vectors
     target = max(c_e - immovable, 0.0)
-    factors = shrinkage((gaps**2).sum(axis=0), 1.0 / kappa[movable], target)
+    factors = shrinkage((gaps**2).sum(axis=0), 1.0 / kappa[movable], target, 2)
     reduced = gaps * factors
     # The second pass takes away the rounding of the first: K may be ill-conditioned.
     changed = W
@@ -129,8 +107,6 @@ def svd_first_moment(
     #   k_i = v_i^T S_e^(-1) S S_e^(-1) v_i,  sum sigma'_i^2 = sum sigma_i^2 / c_e
     # (theorem 4.1 with the plus sign of its proof). The symmetric root is the identity
     # times a number but for as many directions as the differences span.
-    if mean_reduction == 1:
-        return W.copy()
     basis, lengths = _span(D)
     base = math.sqrt(epsilon)
     roots = np.hypot(base, lengths)
@@ -139,7 +115,7 @@ def svd_first_moment(
     rows = Vt / base + ((Vt @ basis) * (1.0 / roots - 1.0 / base)) @ basis.T
     k = np.maximum(np.einsum("ij,ji->i", rows, S @ rows.T), 0.0)
     squares = sigma**2
-    factors = shrinkage(squares, k, float(squares.sum()) / mean_reduction)
+    factors = shrinkage(squares, k, float(squares.sum()) / mean_reduction, 2)
     changed: Array = W - (U * (sigma * (1.0 - factors))) @ rows
     return changed
 
@@ -151,73 +127,60 @@ def _span(D: Array) -> tuple[Array, Array]:
     return basis[:, positive], lengths[positive]
 
 
-def shrinkage(squares: Array, k: Array, target: float) -> Array:
-    """Factors ``k / (k + gamma)`` with ``sum squares factor^2 = target``."""
-    total = float(squares.sum())
-    if total <= target:
-        return np.ones_like(k)
-    if target <= 0:
-        return np.zeros_like(k)
-    has_cost = k > ZERO_COST * float(k.max())
-    with_cost = float(squares[has_cost].sum())
-    if with_cost <= target:  # squares without a cost are shrunk, no others
-        share = (target - with_cost) / (total - with_cost)
-        return np.where(has_cost, 1.0, math.sqrt(share))
-    # Units in which the largest k and the sum of the squares are one.
-    unit, sizes = k[has_cost] / float(k.max()), squares[has_cost] / with_cost
+def shrinkage(weights: Array, costs: Array, target: float, power: int) -> Array:
+    """Factors y of least ``sum w_i c_i (1 - y_i)^2`` with ``sum w_i y_i^p <= target``.
 
-    def sum_of_squares(gamma: float) -> float:
-        return float((sizes * (unit / (unit + gamma)) ** 2).sum())
-
-    target /= with_cost
-    # If all k were equal, all factors would be target^(1/2), and gamma would be
-    # (1 / factor - 1) k. The smallest and the largest of these enclose the root.
-    gammas = math.expm1(-math.log(target) / 2) * unit
-    lower, upper = float(gammas.min()), float(gammas.max())
-    gamma = monotone_root(sum_of_squares, target, lower, upper) * float(k.max())
-    return k / (k + gamma)
-
-
-def cubic_root(k: Array, sigma: Array, gamma: float) -> Array:
-    """Root x of 2 gamma x^3 + k x - k sigma = 0, between 0 and sigma (theorem 4.2).
-
-    For k, sigma >= 0, shape (r,), and gamma > 0; zero where k or sigma is. The closed
-    form of the paper holds for k = 1 only.
+    The power p is 2 in theorem 4.1 of the paper, and 4 in theorem 4.2.
     """
-    # x = 2 (k / 6 gamma)^(1/2) sinh(asinh(3 sigma / 2 (6 gamma / k)^(1/2)) / 3) does
-    # not cancel, as the form with cube roots does. With y = x / sigma and
-    # s = sigma (2 gamma / k)^(1/2) the equation is s^2 y^3 + y = 1.
-    x = np.zeros(sigma.shape)
-    positive = (k > 0) & (sigma > 0)
-    k, sigma = k[positive], sigma[positive]
-    # Roots before the quotient: a ratio of gamma and k could leave the range. At the
-    # ends of the range of s, y is one, or beneath the rounding of the others.
-    with np.errstate(over="ignore"):
-        s = np.sqrt(2.0) * (sigma * (np.sqrt(gamma) / np.sqrt(k)))
-    s = np.clip(s, 1e-100, 1e200)
-    # With t = 1.5 sigma sqrt(6 gamma / k), y = 3 sinh(asinh(t) / 3) / t.
-    t = 1.5 * np.sqrt(3.0) * s
-    y = 3.0 * np.sinh(np.arcsinh(t) / 3.0) / t
-    # One Newton step takes away what the hyperbolic functions lose of large arguments.
-    square = (s * y) ** 2
-    y -= (square * y + (y - 1.0)) / (3.0 * square + 1.0)
-    x[positive] = sigma * np.minimum(y, 1.0)
-    return x
+    total = float(weights.sum())
+    if total <= target:
+        return np.ones_like(costs)
+    if target <= 0:
+        return np.zeros_like(costs)
+    # Units in which the sum of the weights and the largest cost are one.
+    w, c = weights / total, costs / (float(costs.max()) or 1.0)
+    target /= total
+    losses = w * c
+    has_cost = losses > ZERO_COST * float(losses.max())
+    with_cost = float(w[has_cost].sum())
+    if with_cost <= target:  # what has no cost is shrunk, nothing else
+        share = (target - with_cost) / (1.0 - with_cost)
+        return np.where(has_cost, 1.0, share ** (1 / power))
+    # The Lagrangian is stationary at c_i (1 - y_i) = gamma y_i^(p - 1), for one gamma.
+    # If all costs were equal, all factors would be y = (target / with_cost)^(1/p). The
+    # smallest and the largest gamma of this y enclose the root.
+    logarithm = math.log(target / with_cost) / power
+    gammas = c[has_cost] * (-math.expm1(logarithm) * math.exp((1 - power) * logarithm))
+    lower, upper = float(gammas.min()), float(gammas.max())
 
-
-def monotone_root(
-    function: Callable[[float], float], target: float, lower: float, upper: float
-) -> float:
-    """Where a decreasing function takes a value, between two positive ends."""
-
-    # The function is nearly linear in logarithms of both.
-    def excess(logarithm: float) -> float:
-        return math.log(max(function(lower * math.exp(logarithm)), ZERO_COST) / target)
+    # The sum is nearly linear in logarithms of both.
+    def excess(log_ratio: float) -> float:
+        y = _stationary_factors(lower * math.exp(log_ratio), c[has_cost], power)
+        return math.log(max(float(w[has_cost] @ y**power), ZERO_COST) / target)
 
     width = math.log(upper / lower)
-    if excess(0.0) <= 0:  # a root at an end, but for rounding
-        return lower
+    gamma = lower  # a root at an end, but for rounding
     if excess(width) >= 0:
-        return upper
-    root = toms748(excess, 0.0, width, xtol=EPS, rtol=4 * EPS)
-    return lower * math.exp(root)
+        gamma = upper
+    elif excess(0.0) > 0:
+        root = toms748(excess, 0.0, width, xtol=EPS, rtol=4 * EPS)
+        gamma = lower * math.exp(root)
+    return _stationary_factors(gamma, c, power)
+
+
+def _stationary_factors(gamma: float, costs: Array, power: int) -> Array:
+    """Roots y, from 0 to 1, of ``c (1 - y) = gamma y^(power - 1)``, gamma > 0."""
+    with np.errstate(divide="ignore", over="ignore"):
+        q = gamma / costs
+    if power == 2:
+        return np.asarray(1.0 / (1.0 + q))
+    # For the power 4, y + q y^3 = 1: y = 3 sinh(asinh(t) / 3) / t with t^2 = 27 q / 4.
+    # The closed form of the paper cancels, and holds for k = 1 only. At the ends of
+    # this range of q, y is one, or beneath the rounding of the others.
+    q = np.clip(q, 1e-200, 1e300)
+    t = np.sqrt(6.75 * q)
+    y = 3.0 * np.sinh(np.arcsinh(t) / 3.0) / t
+    # One Newton step takes away what the hyperbolic functions lose of large arguments.
+    square = q * y * y
+    y -= (square * y + (y - 1.0)) / (3.0 * square + 1.0)
+    return np.where(costs > 0, np.minimum(y, 1.0), 0.0)

@@ -20,11 +20,6 @@ from scalefair._entries import check_features, check_random_state
 from scalefair._groups import as_list, fitted_groups, squeeze_single
 from scalefair._messages import listed, warn_user
 from scalefair.postprocessing._fair_layer import FairLayer, check_memory
-from scalefair.postprocessing._fit_data import (
-    ChangedModel,
-    ModelChange,
-    checked_targets,
-)
 from scalefair.postprocessing._hosts import (
     find_host,
     fitted_estimator,
@@ -32,6 +27,11 @@ from scalefair.postprocessing._hosts import (
     is_module,
 )
 from scalefair.postprocessing._layer_moments import LayerMoments, LayerUnfairness
+from scalefair.postprocessing._model_change import (
+    ChangedModel,
+    ModelChange,
+    checked_targets,
+)
 from scalefair.postprocessing._passes import (
     ModelRows,
     batches,

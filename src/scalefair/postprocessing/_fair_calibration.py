@@ -324,9 +324,7 @@ class FairCalibratedClassifier(
         """Return the outputs of the steps that hold the scores of the groups."""
         outputs = np.empty_like(scores)
         for k in range(len(self.groups_)):
-            members = np.flatnonzero(codes == k)
-            # Sorted queries keep the binary searches in the cache.
-            members = members[np.argsort(scores[members])]
+            members = codes == k
             # Step b holds the scores in (limits[b + 1], limits[b]]; limits decrease.
             limits = self._limits[:, k]
             step = np.searchsorted(-limits, -scores[members], side="right") - 1

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import _num_samples, validate_data
 
 from scalefair._entries import all_finite, check_features, not_finite
@@ -150,7 +151,7 @@ class ModelRows:
         # 2. The rows of each part. Those that the model refuses are reported with the
         # part that they are in.
         validate = isinstance(self.X, PartitionedRows)
-        names = column_names(self.host, self.X)
+        names = self.X.feature_names
         drawn = [self.X.split(is_drawn)]
         blocks = self.X.map(
             _take_rows, self.host, names, validate, aligned=drawn
@@ -227,7 +228,7 @@ class ModelRows:
 
         The last arguments are the part's share of each collection in `aligned`.
         """
-        names = column_names(self.host, self.X)
+        names = self.X.feature_names
         args = function, self.host, names, self.batch_size, *args
         return self.X.map(_in_part, *args, aligned=aligned)
 
@@ -239,7 +240,7 @@ def predictions(
     size = batch_size or choose_batch_size(host)
     if not isinstance(X, PartitionedRows):
         return _outputs(host, host.check_rows(X), size)
-    args = _in_part, _outputs, host, column_names(host, X), size, example.dtype
+    args = _in_part, _outputs, host, X.feature_names, size, example.dtype
     return X.rowwise(*args, shape=example.shape, dtype=example.dtype)
 
 
@@ -254,20 +255,14 @@ def choose_batch_size(host: LayerHost) -> int:
 def batches(X: Any, batch_size: int) -> Iterator[tuple[slice, Any]]:
     """Consecutive rows of whatever `check_rows` returns, views where these can be."""
     table = X.iloc if hasattr(X, "iloc") else X
-    n_rows = int(X.shape[0])
-    for start in range(0, n_rows, batch_size):
-        rows = slice(start, min(n_rows, start + batch_size))
+    for rows in gen_batches(int(X.shape[0]), batch_size):
         yield rows, table[rows]
 
 
-def column_names(host: LayerHost, X: Any) -> NDArray[Any] | None:
-    """Names of the columns, for models that were fitted on columns with names."""
-    return X.feature_names if hasattr(host.estimator, "feature_names_in_") else None
-
-
-def with_column_names(block: Any, names: NDArray[Any] | None) -> Any:
-    """Rows of a part as a data frame, for models that were fitted on one."""
-    if names is None or sparse.issparse(block):
+def with_column_names(block: Any, names: NDArray[Any] | None, estimator: Any) -> Any:
+    """Rows of a part as a data frame, for an estimator that was fitted on one."""
+    uses_names = hasattr(estimator, "feature_names_in_")
+    if names is None or not uses_names or sparse.issparse(block):
         return block
     import pandas as pd
 
@@ -276,7 +271,7 @@ def with_column_names(block: Any, names: NDArray[Any] | None) -> Any:
 
 def as_model_input(host: LayerHost, block: Any, names: NDArray[Any] | None) -> Any:
     """Rows of a part in the form that the model was fitted on."""
-    return host.check_rows(with_column_names(block, names))
+    return host.check_rows(with_column_names(block, names, host.estimator))
 
 
 # Functions that are sent to the parts. Last come the parts of what is aligned with the

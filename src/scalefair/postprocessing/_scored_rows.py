@@ -65,14 +65,12 @@ class Scorer(NamedTuple):
         if model.target == "scores":
             methods.reverse()
         method = next(name for name in methods if hasattr(model.estimator, name))
-        uses_names = hasattr(estimator, "feature_names_in_")
-        in_parts = isinstance(X, PartitionedRows)
-        names = X.feature_names if uses_names and in_parts else None
+        names = X.feature_names if isinstance(X, PartitionedRows) else None
         return cls(estimator, method, names)
 
     def score(self, X: Any) -> Array:
         """Score rows for the second class."""
-        X = with_column_names(X, self.feature_names)
+        X = with_column_names(X, self.feature_names, self.estimator)
         return _positive_scores(getattr(self.estimator, self.method)(X), self.method)
 
 

@@ -27,11 +27,8 @@ import numba
 import numpy as np
 
 from scalefair._threads import cached_njit, parallel
-from scalefair.kernels._arrays import Float64Array, IntArray, equal_chunks
+from scalefair.kernels._arrays import Float64Array, IntArray, equal_chunks, read_only
 
-# Fewest rows of one of several chunks, each with moments of all sets and edges; and the
-# rows of a block where lines are added.
-MIN_CHUNK_ROWS = 4096
 # Thresholds within so many widths of their centre take part in products. Scores
 # farther than twice that are moved there: their sigmoids are 0 or 1 to rounding.
 MAX_EXPONENT = 150.0
@@ -51,6 +48,7 @@ def sigmoid_sums(
     (n_codes, 2 p): the plus parts, then the minus parts. `weights` of the rows multiply
     what is summed; None counts each once.
     """
+    codes, weights = read_only((codes, weights))
     chunks = equal_chunks(scores.shape[0])
     partial = np.zeros((len(chunks) - 1, n_codes, 2, 2 * theta.shape[0]))
     arguments = _threshold_arguments(theta, width)
@@ -120,7 +118,7 @@ def _threshold_arguments(theta, width):
     centre = (theta.min() + theta.max()) / 2 if theta.size else 0.0
     shifted = (theta - centre) / width
     is_wide = np.abs(shifted).max(initial=0.0) > MAX_EXPONENT
-    return theta, width, centre, np.empty(0) if is_wide else np.exp(shifted)
+    return read_only(theta), width, centre, np.empty(0) if is_wide else np.exp(shifted)
 
 
 @cached_njit(nogil=True)
@@ -228,31 +226,19 @@ def family_moments(
 ) -> tuple[Float64Array, IntArray]:
     """Return moments of the rows above each edge, and the highest edge below each row.
 
-    Parameters
-    ----------
-    scores, codes : ndarray of shape (m,)
-        Of the rows.
-    sets : ndarray of shape (n_families, n_codes)
-        Set of each code, below `n_sets`, or -1.
-    edges, centres : ndarray of shape (n_families, n_edges) and (n_families,)
-        Edges, which increase, less their centre; a score on an edge is not above it.
-    weights : ndarray of shape (m,) or None
-        How often each row counts; None: once.
-
-    Returns
-    -------
-    moments : ndarray of shape (n_families, n_sets, n_edges, 3)
-        Sums of 1, h and h^2 over the rows above each edge, h less the centre.
-    bin_index : ndarray of shape (m, n_families)
-        Index of the highest edge below the row, -1 if there is none. Not set where the
-        row is in no set of the family.
+    Rows of code c are in the set ``sets[f, c]`` of family f, -1 for none. The `edges`
+    of a family, (n_families, n_edges), increase, less its centre; a score on an edge is
+    not above it. Moments are (n_families, n_sets, n_edges, 3): sums of 1, h and h^2
+    over the rows above each edge, h less the centre. The numbers of the highest edges
+    are (m, n_families), -1 for none; not set where a row is in no set of the family.
     """
+    codes, sets, weights = read_only((codes, sets, weights))
     m, (n_families, n_edges) = scores.shape[0], edges.shape
-    n_chunks = max(1, min(16, m // MIN_CHUNK_ROWS))
-    partial = np.zeros((n_chunks, n_families, n_sets, n_edges, 3))
+    chunks = equal_chunks(m, 16)  # each has moments of all sets and edges
+    partial = np.zeros((len(chunks) - 1, n_families, n_sets, n_edges, 3))
     bin_index = np.empty((m, n_families), np.int32)
-    arguments = codes, sets, edges, centres, weights, bin_index, partial
-    _add_moments(n_chunks, scores, *arguments)
+    arguments = codes, sets, edges, centres, weights, chunks, bin_index, partial
+    _add_moments(len(partial), scores, *arguments)
     moments = partial.sum(axis=0)
     # These are sums over the rows of each bin. Added from the highest bin down, they
     # become sums over the rows above an edge.
@@ -273,9 +259,11 @@ def family_slopes(
     slope. Below all edges, or in no set, the line is zero. Other arguments are those of
     `family_moments`.
     """
+    codes, sets = read_only((codes, sets))
     slopes = np.zeros(scores.shape[0])
-    n_blocks = -(-scores.shape[0] // MIN_CHUNK_ROWS)
-    _add_lines(n_blocks, scores, codes, sets, bin_index, lines, centres, slopes)
+    chunks = equal_chunks(scores.shape[0])
+    arguments = codes, sets, chunks, bin_index, lines, centres, slopes
+    _add_lines(len(chunks) - 1, scores, *arguments)
     return slopes
 
 
@@ -283,17 +271,17 @@ def family_slopes(
 def _add_moments(n_chunks, scores, *arguments):
     """Run `_chunk_moments` on all chunks, which the threads share."""
     for c in numba.prange(n_chunks):
-        _chunk_moments(np.int64(c), n_chunks, scores, *arguments)
+        _chunk_moments(np.int64(c), scores, *arguments)
 
 
 @cached_njit(nogil=True)
 def _chunk_moments(
-    c, n_chunks, scores, codes, sets, edges, centres, weights, bin_index, partial
+    c, scores, codes, sets, edges, centres, weights, chunks, bin_index, partial
 ):
     """Find the bin of each row of chunk c in each family, and add its moments there."""
-    m, n_families, n_edges = scores.shape[0], edges.shape[0], edges.shape[1]
+    n_families, n_edges = edges.shape
     moments = partial[c]
-    for i in range(c * m // n_chunks, (c + 1) * m // n_chunks):
+    for i in range(chunks[c], chunks[c + 1]):
         code = codes[i]
         weight = 1.0 if weights is None else weights[i]
         for f in range(n_families):
@@ -318,11 +306,12 @@ def _chunk_moments(
 
 
 @parallel(lambda n, scores, codes, sets, *_: 5 * scores.size * sets.shape[0])
-def _add_lines(n_blocks, scores, codes, sets, bin_index, lines, centres, slopes):
+def _add_lines(
+    n_chunks, scores, codes, sets, chunks, bin_index, lines, centres, slopes
+):
     """Add to each row's slope the value of its line, family after family."""
-    for c in numba.prange(n_blocks):
-        start = c * MIN_CHUNK_ROWS
-        for i in range(start, min(start + MIN_CHUNK_ROWS, scores.shape[0])):
+    for c in numba.prange(n_chunks):
+        for i in range(chunks[c], chunks[c + 1]):
             for f in range(sets.shape[0]):
                 k = sets[f, codes[i]]
                 edge = bin_index[i, f]

@@ -431,9 +431,8 @@ def _landweber_filters(values: Array, largest: float, n_steps: int) -> Array:
     Landweber's filter: (1 - (1 - v / largest)^n_steps) / v, and its limit
     n_steps / largest at v = 0.
     """
-    ratio = np.minimum(values / largest, 1.0)
-    with np.errstate(divide="ignore"):
-        remainder = np.exp(n_steps * np.log1p(-ratio))
-    small = ratio * n_steps < 1e-8  # the difference would cancel
-    divisors = np.where(small, 1.0, values)
-    return np.where(small, n_steps / largest, (1 - remainder) / divisors)
+    with np.errstate(divide="ignore"):  # the steps remove a ratio of one at once
+        exponents = n_steps * np.log1p(-np.minimum(values / largest, 1.0))
+    filters = np.full_like(values, n_steps / largest)
+    np.divide(-np.expm1(exponents), values, out=filters, where=values > 0)
+    return filters
