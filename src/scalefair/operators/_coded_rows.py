@@ -1,8 +1,9 @@
 """Rows of a table, each with a code g from 0 to G - 1: dense, sparse, or in parts.
 
-`GroupCovariance` uses these classes through five methods that all have. With Z_g the
-rows of code g less ``centres[g]``, or less the only centre
-(``centres[g % len(centres)]``), these are
+`GroupCovariance` uses these classes through five methods that all have; of sparse rows
+it also takes the `normal_product` of one code with a vector. With Z_g the rows of code
+g less ``centres[g]``, or less the only centre (``centres[g % len(centres)]``), the five
+are
 
 - `add_products`: add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to a block;
 - `gram`: ``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k);
@@ -238,7 +239,7 @@ class SparseRows:
             v = V[:, 0].astype(np.float64)
             centres = centres.astype(np.float64, copy=False)
             for g in np.flatnonzero(coefficients).tolist():
-                product = self._normal_product(v, centres[g % len(centres)], g)
+                product = self.normal_product(v, centres[g % len(centres)], g)
                 out[:, 0] += (coefficients[g] * product).astype(out.dtype)
             return
         sums = np.zeros((centres.shape[0], V.shape[1]))
@@ -254,7 +255,7 @@ class SparseRows:
         # them, times the centre.
         block_subtract(out, np.ascontiguousarray(centres.T), sums)
 
-    def _normal_product(self, v: Array, centre: Array, code: int) -> Array:
+    def normal_product(self, v: Array, centre: Array, code: int) -> Array:
         """``Z_g.T @ Z_g @ v`` of one code, reading each row once."""
         rows = self._sorted(code)
         if self._weights is not None and code not in self._sorted_weights:
@@ -264,7 +265,8 @@ class SparseRows:
         csr = rows.indptr, rows.indices, rows.data, rows.bounds
         shift = float(centre @ v)
         sums = csr_normal_product(*csr, shift, v, partial, weights)
-        product: Array = partial.sum(axis=0) - sums.sum() * centre
+        product: Array = partial.sum(axis=0)
+        product -= sums.sum() * centre
         return product
 
     def _sorted(self, code: int) -> _SortedRows:
