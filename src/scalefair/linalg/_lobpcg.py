@@ -203,7 +203,6 @@ class _SearchSubspace(BlockIteration):
         # 2. Ritz vectors in the span of [X, P, W], and the next directions P. H is the
         #    matrix of A in that basis.
         across, corner = kernels.block_gram(self.basis, AW), kernels.block_gram(W, AW)
-        corner = (corner + corner.T) / 2
         # The corner of the old basis is known: one Gram matrix less.
         H = np.block([[self.projected, across], [across.T, corner]])
         values, S = base.eigh_descending(H)
