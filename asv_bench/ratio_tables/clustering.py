@@ -145,7 +145,7 @@ def _renumbered(W, order):
 def _embed(W, groups, k, solver, tol, dtype=np.float64):
     """What the estimator does between a clean graph and k-means."""
     codes = np.unique(groups, return_inverse=True)[1]
-    problem = Problem(NormalizedAffinity(W), codes, k)
+    problem = Problem(NormalizedAffinity(W), codes[:, None], k)
     rng = np.random.RandomState(0)
     return solve(solver, problem, SolverOptions(tol, None, dtype, rng, lambda *_: None))
 

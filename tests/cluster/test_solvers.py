@@ -30,7 +30,7 @@ from scalefair.operators import NormalizedAffinity, NormalizedOperator
 )
 def test_choice(name, sizes, k, expected, graphs):
     W = 1e-6 * getattr(graphs, name)(*sizes)  # weights scale freely
-    codes = np.arange(W.shape[0]) % 2
+    codes = np.arange(W.shape[0])[:, None] % 2
     assert choose_solver(FairProblem(NormalizedAffinity(W), codes, k)) == expected
     if expected == "lobpcg":  # operators are not looked into
         problem = FairProblem(NormalizedOperator(W), codes, k)

@@ -20,6 +20,7 @@ from scalefair.cluster._assignment_dual import DualSolution, maximise_dual, pric
 from scalefair.cluster._share_bounds import (
     ShareBounds,
     cheapest_counts,
+    count_kinds,
     max_cost_counts,
     round_counts,
     round_sizes,
@@ -62,9 +63,7 @@ class Relaxation(NamedTuple):
     """A lower bound on the cost, and where a flow may start."""
 
     lower_bound: float
-    prices: Array  # (c, k)
-    counts: Array  # (c, k), not whole
-    dual: DualSolution
+    dual: DualSolution  # its prices and counts are where the flow starts
     is_tight: bool  # whether the sets of small clusters are exact and disjoint
 
 
@@ -98,6 +97,9 @@ class AssignmentProblem:
     search_sizes: bool
     start: DualSolution | None
     max_gap: float  # a larger one is worth an integer program
+    # Of rows that count differently, of mean 1: `C` is then of a unit of weight.
+    row_weights: Array | None = None
+    P: Array | None = None  # (n, h): rows are mixes of the kinds; None: of one each
 
     @property
     def offsets(self) -> Ints:
@@ -105,16 +107,20 @@ class AssignmentProblem:
         return np.searchsorted(self.kinds, np.arange(self.kinds[-1] + 2))
 
     def count(self, labels: Ints) -> NDArray[Any]:
-        """Rows of each kind in each cluster."""
-        c, k = len(self.bounds.sizes), self.C.shape[1]
-        return np.bincount(self.kinds * k + labels, minlength=c * k).reshape(c, k)
+        """Rows of each kind in each cluster, or their weights."""
+        kinds = self.kinds if self.P is None else self.P
+        return count_kinds(kinds, labels, self.C.shape[1], self.row_weights)
 
     def sizes(self, labels: Ints) -> NDArray[Any]:
-        """Rows of each cluster."""
-        return np.bincount(labels, minlength=self.C.shape[1])
+        """Rows of each cluster; their weights if it needs more than one row."""
+        weights = self.row_weights if self.min_size > 1 else None
+        return np.bincount(labels, weights, self.C.shape[1])
 
     def best_columns(self, prices: Array) -> tuple[Ints, Array]:
         """Cluster of each row by its priced costs, and the smallest of these."""
+        if self.P is not None:
+            costs = priced_costs(self.C, self.P, prices)
+            return costs.argmin(axis=1), costs.min(axis=1)
         labels, minima = np.empty(len(self.C), np.int64), np.empty(len(self.C))
         best_columns(self.C, self.kinds, prices, labels, minima)
         return labels, minima
@@ -126,10 +132,9 @@ class AssignmentProblem:
         relaxations = self._relaxations()
         lower_bound, dual = relaxations[0].lower_bound, relaxations[0].dual
         flows: list[FlowSolution] = []
-        for relaxation in relaxations:
-            sizes = relaxation.counts.sum(axis=0)
-            sizes = round_sizes(sizes, len(self.C), self.min_size)
-            flows.append(self.flow(relaxation.prices, relaxation.counts, sizes))
+        for _, relaxed, _ in relaxations:
+            sizes = round_sizes(relaxed.counts.sum(axis=0), len(self.C), self.min_size)
+            flows.append(self.flow(relaxed.prices, relaxed.counts, sizes))
             if flows[-1].cost - lower_bound <= MAX_GAP * flows[-1].cost:
                 break
         best, n_flows = min(flows, key=lambda flow: flow.cost), len(flows)
@@ -238,10 +243,10 @@ class AssignmentProblem:
         # Step 2: the lower bound, and where the flow starts.
         gain = sum(fair_set.gain for fair_set in sets.values())
         lower_bound = float(values.sum() - gain - dual.multipliers[:, ~is_small].sum())
-        prices, counts = dual.prices.copy(), dual.counts.copy()
         is_tight = True
-        if sets and not is_in.all():
+        if not is_in.all():
             # The flow starts from the sets; large clusters hold all other rows.
+            prices, counts = dual.prices, dual.counts
             for j, fair_set in sets.items():
                 prices[:, j], counts[:, j] = fair_set.prices, fair_set.counts
             n_large = max(len(self.C) - counts[:, is_small].sum(), 1.0)
@@ -249,7 +254,7 @@ class AssignmentProblem:
             rows = np.concatenate([fair_set.rows for fair_set in sets.values()])
             is_exact = all(fair_set.is_exact for fair_set in sets.values())
             is_tight = is_exact and np.unique(rows).size == rows.size
-        return Relaxation(lower_bound, prices, counts, dual, is_tight)
+        return Relaxation(lower_bound, dual, is_tight)
 
     def _dual(self, is_in: NDArray[np.bool_]) -> DualSolution:
         """Dual of the relaxation to some clusters; the others have infinite prices."""
@@ -349,33 +354,10 @@ class AssignmentProblem:
 class WeightedAssignment(AssignmentProblem):
     """Rows of different weights, or of mixed kinds: no flow moves one for another.
 
-    `C` are the costs of a unit of weight. The dual is for half a row beyond the shares:
-    the other half is left for rounding.
+    The dual is for half a row beyond the shares: the other half is left for rounding.
     """
 
-    row_weights: Array  # (n,), of mean 1
-    P: Array | None  # (n, h): rows are mixes of the kinds; None: of one kind each
-
-    def count(self, labels: Ints) -> NDArray[Any]:
-        """Weight of each kind in each cluster."""
-        k = self.C.shape[1]
-        if self.P is not None:
-            weights = self.P.T * self.row_weights
-            return np.array([np.bincount(labels, w, k) for w in weights])
-        c, cells = len(self.bounds.sizes), self.kinds * k + labels
-        return np.bincount(cells, self.row_weights, c * k).reshape(c, k)
-
-    def sizes(self, labels: Ints) -> NDArray[Any]:
-        """Weight of each cluster; its rows if one is enough."""
-        weights = self.row_weights if self.min_size > 1 else None
-        return np.bincount(labels, weights, self.C.shape[1])
-
-    def best_columns(self, prices: Array) -> tuple[Ints, Array]:
-        """Cluster of each row by its priced costs, and the smallest of these."""
-        if self.P is None:
-            return super().best_columns(prices)
-        costs = priced_costs(self.C, self.P, prices)
-        return costs.argmin(axis=1), costs.min(axis=1)
+    row_weights: Array
 
     @single_blas_thread()  # the digits depend on no number of threads
     def solve(self) -> AssignmentSolution:
@@ -444,33 +426,17 @@ class WeightedAssignment(AssignmentProblem):
         return labels
 
     def _fill(self, labels: Ints) -> None:
-        """Bring the cheapest rows of each kind to clusters that are too small.
-
-        Rows that are mixes of kinds count as one kind.
-        """
+        """Bring the cheapest rows to clusters that are too small."""
         if self.min_size > 1:  # first a row for each, which can always be had
             replace(self, min_size=1)._fill(labels)
-        min_size, sizes = self.min_size, self.sizes(labels)
-        if sizes.min() >= min_size:
-            return
-        k, c = self.C.shape[1], len(self.offsets) - 1
-        cells = self.kinds * k + labels
-        counts = np.bincount(cells, self.row_weights, c * k).reshape(c, k)
-        # Of each kind a cluster of the smallest size needs its share.
-        kind_sizes = counts.sum(axis=1)
-        needed = kind_sizes / kind_sizes.sum() * min_size
-        for j in np.flatnonzero(sizes < min_size):
-            # The rows that cost least to bring, kind by kind, the most needed first.
-            costs = self.C[:, j] - self.C[np.arange(len(labels)), labels]
-            for s in np.argsort(-needed, kind="stable"):
-                rows = np.arange(*self.offsets[s : s + 2])
-                for i in rows[np.argsort(costs[rows], kind="stable")]:
-                    if counts[s, j] >= needed[s] or (min_size == sizes[j] == 1):
-                        break
-                    source, weight = labels[i], self.row_weights[i]
-                    size = weight if min_size > 1 else 1
-                    if sizes[source] - size >= min_size:  # else that would be too small
-                        labels[i] = j
-                        counts[s, j] += weight
-                        sizes[source] -= size
-                        sizes[j] += size
+        sizes, rows = self.sizes(labels), np.arange(len(labels))
+        weights = self.row_weights if self.min_size > 1 else np.ones(len(rows))
+        for j in np.flatnonzero(sizes < self.min_size):
+            costs = self.C[:, j] - self.C[rows, labels]
+            for i in np.argsort(costs, kind="stable"):
+                if sizes[j] >= self.min_size:
+                    break
+                if sizes[labels[i]] - weights[i] >= self.min_size:
+                    sizes[labels[i]] -= weights[i]
+                    sizes[j] += weights[i]
+                    labels[i] = j

@@ -24,14 +24,13 @@ from scalefair._entries import (
     validate_data,
     with_small_indices,
 )
-from scalefair._groups import GroupCodes, check_compared
+from scalefair._groups import check_compared
 from scalefair._membership import Membership
 from scalefair._messages import warn_user
 from scalefair._rounding import TINY
 from scalefair.cluster._neighbors import neighbors_graph, stored_neighbors
-from scalefair.cluster._share_bounds import is_mixed, smallest_size
+from scalefair.cluster._share_bounds import count_kinds, is_mixed, smallest_size
 from scalefair.kernels import csr_is_symmetric
-from scalefair.metrics import balance_score
 from scalefair.operators import (
     NormalizedAffinity,
     NormalizedOperator,
@@ -131,52 +130,40 @@ class GraphClustering(GroupRequests, ClusterMixin, BaseEstimator):
         )
 
     def _kept_nodes(
-        self,
-        W: sparse.csr_array,
-        weights: Array | None = None,
-        numbers: NDArray[np.int64] | None = None,
+        self, W: sparse.csr_array, weights: Array | None = None
     ) -> NDArray[np.bool_]:
-        """Mask of the nodes to cluster: with weight, and by `connected_components`.
-
-        `numbers` are those of the nodes in an error.
-        """
-        n = W.shape[0]
+        """Mask of the nodes to cluster: with weight, and by `connected_components`."""
         # Without the nodes of weight 0, which may be what connects the others.
-        if weights is not None and not weights.all():
-            kept = weights > 0
-            numbers = np.flatnonzero(kept)
-            kept[kept] = self._kept_nodes(submatrix(W, kept), numbers=numbers)
-            return kept
-        linked: NDArray[np.bool_] = np.diff(W.indptr) > 0
+        kept = np.ones(W.shape[0], dtype=bool) if weights is None else weights > 0
+        nodes, W = np.flatnonzero(kept), submatrix(W, kept)
+        linked = np.diff(W.indptr) > 0
         if not linked.any():
             raise ValueError("The graph has no edges: there is nothing to cluster by.")
-        all_nodes = np.ones(n, dtype=bool)
         if self.regularization > 0 and self.connected_components != "largest":
-            return all_nodes  # regularisation links all nodes
+            return kept  # regularisation links all nodes
         if self.connected_components == "all":
-            return linked
+            kept[nodes] = linked
+            return kept
         n_components, component = connected_components(W, directed=False)
-        if n_components == 1:
-            return all_nodes
-        # Several components: an error, or the largest one.
         sizes = np.bincount(component)
-        if self.connected_components == "raise":
-            isolated = np.flatnonzero(~linked)
+        # Several components: an error, or the largest one.
+        if n_components > 1 and self.connected_components == "raise":
+            isolated = nodes[~linked]
             detail, remedy = "", ""
             if isolated.size:
-                first = isolated[0] if numbers is None else numbers[isolated[0]]
+                first = isolated[0]
                 detail = f", {isolated.size} of them isolated (first: node {first})"
             if self.affinity != "precomputed":
                 remedy = " Or raise n_neighbors."
             raise ValueError(
                 f"The graph has {n_components} connected components{detail}; the "
-                f"largest has {sizes.max()} of {n} nodes. Choose "
+                f"largest has {sizes.max()} of {nodes.size} nodes. Choose "
                 'connected_components="largest" to cluster that one (all other nodes '
                 'get the label -1) or connected_components="all" to cluster every '
                 f"node that has an edge (isolated nodes get the label -1).{remedy}"
             )
-        is_in_largest: NDArray[np.bool_] = component == sizes.argmax()
-        return is_in_largest
+        kept[nodes] = component == sizes.argmax()
+        return kept
 
     def _set_clusters(
         self, kept: NDArray[np.bool_], labels: NDArray[np.integer], H: Array
@@ -301,29 +288,24 @@ def cluster_balances(
     Of probabilities they are the balances of expected counts, (1, n_clusters): 0 in a
     cluster of which no row has a probability.
     """
-    labels = np.zeros(len(groups), np.int32) if labels is None else labels
-    if is_mixed(groups):
-        # Expected counts (n_clusters, h): the smallest divided by the largest one.
-        P = groups if weights is None else groups * weights[:, None]
-        counts = np.array([P[labels == c].sum(axis=0) for c in np.unique(labels)])
-        largest = np.maximum(counts.max(axis=1), TINY)
-        balances: Array = (counts.min(axis=1) / largest)[None]
-        return balances
+    tables = _group_counts(groups, labels, weights)
     return np.array(
-        [
-            balance_score(
-                labels, sensitive_features=column, average=None, sample_weight=weights
-            )
-            for column in groups.T.view(GroupCodes)
-        ]
+        [counts.min(axis=0) / np.maximum(counts.max(axis=0), TINY) for counts in tables]
     )
 
 
-def _smallest_counts(groups: NDArray[Any]) -> NDArray[Any]:
-    """Count the rows of the smallest group of each attribute, (n_attributes, 1)."""
-    if is_mixed(groups):
-        return np.array([[groups.sum(axis=0).min()]])
-    return np.array([[np.bincount(codes).min()] for codes in groups.T])
+def _group_counts(
+    groups: NDArray[Any],
+    labels: NDArray[np.integer] | None = None,
+    weights: Array | None = None,
+) -> list[NDArray[Any]]:
+    """Count the groups of each attribute, (h, n_clusters), in clusters with rows."""
+    labels = np.zeros(len(groups), np.int32) if labels is None else labels
+    sizes = np.bincount(labels)
+    return [
+        count_kinds(kinds, labels, len(sizes), weights)[:, sizes > 0]
+        for kinds in ([groups] if is_mixed(groups) else groups.T)
+    ]
 
 
 def suboperator(W: LinearOperator, kept: NDArray[np.bool_]) -> LinearOperator:
@@ -541,7 +523,8 @@ def warn_of_balance(
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
     population = cluster_balances(groups, weights=weights)
-    shares = _smallest_counts(groups) / labels.size
+    smallest = [[counts.min()] for counts in _group_counts(groups)]
+    shares = np.array(smallest) / labels.size
     is_expected = sizes * shares >= MIN_EXPECTED_COUNT
     relative_balance = np.where(is_expected, balance / population, np.inf)
     worst = np.unravel_index(relative_balance.argmin(), relative_balance.shape)

@@ -218,9 +218,6 @@ def fair_assignment(
             f"min_size must be an integer from 1 to {n // len(means)}, the "
             f"average size of {len(means)} clusters, got {min_size!r}."
         )
-    if weights is None:
-        return assign_rows(rows, means, groups, tolerance, min_size=int(min_size))
-    # Weights in units of their mean; rows without weight go where they cost least.
     relative = relative_weights(weights, counted)
     result = assign_rows(
         rows[counted],
@@ -231,6 +228,9 @@ def fair_assignment(
         int(min_size),
         row_weights=relative,
     )
+    if weights is None:
+        return result
+    # Rows without weight go where they cost least.
     labels = np.empty(len(rows), np.int32)
     labels[counted] = result.labels
     costs = squared_distances(rows[~counted], means)
@@ -245,7 +245,7 @@ def assign_rows(
     centers: Array,
     groups: NDArray[Any],
     tolerance: float,
-    weights: Array | None = None,
+    cost_weights: Array | None = None,
     min_size: int = 1,
     *,
     ratio: float = 0.0,
@@ -254,7 +254,7 @@ def assign_rows(
     row_weights: Array | None = None,
     max_gap: float = MAX_GAP,
 ) -> FairAssignment:
-    """Assign checked rows, each of whose squared distances counts `weights` times.
+    """Assign checked rows, whose squared distances count `cost_weights` times.
 
     `groups` are codes (n, n_attributes) or probabilities (n, h); in their shares rows
     count `row_weights` times, in units of their mean. No cluster has fewer than
@@ -265,16 +265,17 @@ def assign_rows(
     """
     n, k = len(rows), len(centers)
     # Step 1: rows sorted by kind, and their costs; those of a unit of weight where rows
-    # have weights in the shares. Mixed rows need such weights: 1 by default.
+    # have weights in the shares. Mixed rows need such weights: 1 by default. All are of
+    # one kind, and keep their order.
     bounds, kinds = ShareBounds.of(groups, tolerance, ratio, row_weights)
     P = groups if is_mixed(groups) else None
     if P is not None and row_weights is None:
         row_weights = np.ones(n)
     order = np.argsort(kinds, kind="stable")
-    weights = np.ones(n) if weights is None else weights
-    rows, kinds, weights = rows[order], kinds[order], weights[order]
+    cost_weights = np.ones(n) if cost_weights is None else cost_weights
+    rows, kinds, cost_weights = rows[order], kinds[order], cost_weights[order]
     costs = squared_distances(rows, centers)
-    costs *= weights[:, None]
+    costs *= cost_weights[:, None]
     dual = start._dual if start else None
     options = bounds, min_size, search_sizes, dual, max_gap
     problem = AssignmentProblem(costs, kinds, *options)
@@ -284,7 +285,7 @@ def assign_rows(
         problem = WeightedAssignment(costs, kinds, *options, row_weights, P)
     # Step 2: the nearest centres, if they meet the bounds; else the problem is solved.
     nearest = costs.argmin(axis=1)
-    nearest_cost = total_cost(rows, centers, weights, nearest)
+    nearest_cost = total_cost(rows, centers, cost_weights, nearest)
     no_prices = np.zeros((bounds.members.shape[0], k))
     message = "The nearest centres meet the bounds."
     solution = AssignmentSolution(nearest, no_prices, nearest_cost, message, None)
@@ -294,7 +295,7 @@ def assign_rows(
         solution = problem.solve()
     # Step 3: what was reached.
     labels = solution.labels
-    cost = total_cost(rows, centers, weights, labels)
+    cost = total_cost(rows, centers, cost_weights, labels)
     is_moved = costs[np.arange(n), labels] > costs[np.arange(n), nearest]
     counts = problem.count(labels)
     unsorted_labels = np.empty(n, np.int32)

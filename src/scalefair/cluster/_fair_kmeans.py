@@ -222,11 +222,9 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
         )
         check_compared(membership.compared, "sklearn.cluster.KMeans")
         self.groups_ = fitted_groups(membership.compared)
-        rows = KMeansRows(checked, membership.columns(n), None)
-        if weights is not None:
-            counted = weights > 0
-            rows = rows.select(counted, weights)
-            n = len(rows.X)
+        counted: Any = slice(None) if weights is None else weights > 0
+        rows = KMeansRows(checked, membership.columns(n), None).select(counted, weights)
+        n = len(rows.X)
         if k > n:
             kind = "" if weights is None else " with weight"
             raise ValueError(f"n_clusters={k} must be at most n_samples={n}{kind}.")
@@ -354,7 +352,7 @@ class FairKMeans(GroupRequests, ClusterMixin, BaseEstimator):
             rows.X,
             groups=rows.groups,
             tolerance=self.balance_tolerance,
-            weights=rows.weights,
+            cost_weights=rows.weights,
             ratio=ratio,
             search_sizes=False,
             row_weights=rows.weights,

@@ -396,8 +396,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         membership = clustered_groups(membership, kept)
         self.groups_ = fitted_groups(membership.compared)
         groups = membership.columns(int(kept.sum()))
-        codes = groups[:, 0] if groups.shape[1] == 1 else groups
-        problem = FairProblem(normalized, codes, self.n_clusters)
+        problem = FairProblem(normalized, groups, self.n_clusters)
         self._check_n_clusters(problem)
         # Step 2: the fair embedding H, (n_kept, n_clusters).
         with progress.task("eigenvectors", self.n_clusters) as callback:
@@ -530,7 +529,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             return labels, ClusterCentres(centres, np.unique(labels), None)
         # Step 2: the fair assignment to the centres. Regularisation is there to avoid
         # tiny clusters: with it the assignment makes none either.
-        k, groups = len(centres), problem.groups.reshape(problem.n, -1)
+        k = len(centres)
         min_size = 1 if problem.affinity.tau == 0 else smallest_size(problem.n, k)
         # Refinement, which needs the entries of the graph, makes up for a cost that is
         # a few percent too high: such a gap is not worth an integer program.
@@ -538,7 +537,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
         self.assignment_ = assign_rows(
             rows,
             centres,
-            groups,
+            problem.groups,
             self.balance_tolerance,
             weights,
             min_size,
@@ -551,7 +550,7 @@ class FairSpectralClustering(CallbackSupportMixin, GraphClustering):
             self.refinement_ = refine_labels(
                 submatrix(self.affinity_matrix_, kept),
                 labels,
-                groups,
+                problem.groups,
                 self.balance_tolerance,
                 self.regularization,
                 rng,

@@ -36,16 +36,13 @@ def embedding_rows(H: Array, affinity: Any) -> tuple[Array, Array]:
     length, and the weights of the normalised cut, ``d + tau`` (Dhillon, Guan and Kulis
     2004), in units of their mean.
     """
-    rows: Array = H * affinity.inv_sqrt_degrees[:, None]
-    copies = affinity.weights
-    if copies is not None:  # rows of each copy, of which H holds sqrt(copies)
-        rows /= copies[:, None]
+    copies = np.ones(len(H)) if affinity.weights is None else affinity.weights
+    # A row is that of one copy of a node, of which H holds sqrt(copies).
+    volumes = copies * affinity.degrees
+    rows: Array = H / np.sqrt(volumes)[:, None]
     if affinity.tau == 0:
-        return rows, np.ones(len(rows)) if copies is None else copies
-    weights = affinity.inv_sqrt_degrees**-2.0
-    if copies is not None:
-        weights *= copies**2
-    return unit_rows(rows), weights / weights.mean()
+        return rows, copies
+    return unit_rows(rows), volumes / volumes.mean()
 
 
 def unit_rows(rows: Array) -> Array:

@@ -25,7 +25,6 @@ from scalefair.cluster._base import refuse_negative, stacked_groups, sums_of_gro
 from scalefair.cluster._fair_assignment import squared_distances
 from scalefair.cluster._kmeans import unit_rows
 from scalefair.cluster._neighbors import new_neighbors, stored_neighbors
-from scalefair.cluster._share_bounds import is_mixed
 from scalefair.cluster._solvers import FairProblem
 from scalefair.kernels import block_gram
 
@@ -67,16 +66,9 @@ class NystroemExtension:
         Q, F = problem.Q, problem.F
         MQ = np.ascontiguousarray(problem.affinity @ Q)
         S: Any = np.linalg.lstsq(block_gram(Q, F), block_gram(MQ, H), rcond=None)[0]
-        # Step 2: row i of F S is a sum over the attributes of d_i^{-1/2} (S_g - z^T S),
-        # g the group of node i and z the shares of the groups; of probabilities it is
-        # the mean over the groups.
-        sizes = [S.shape[0]]
-        if not is_mixed(problem.groups):
-            sizes = (problem.groups.reshape(problem.n, -1).max(axis=0) + 1).tolist()
-        shifts, stop = np.array(S), 0
-        for size in sizes:
-            start, stop = stop, stop + size
-            shifts[start:stop] -= problem.shares[start:stop] @ S[start:stop]
+        # Step 2: row i of F S is d_i^{-1/2} times the sum of S_g - z^T S / m over the
+        # groups g of node i in m attributes; of probabilities it is the mean.
+        shifts = S - problem.shares @ S / problem.n_attributes
         # Step 3: scales and weights of all nodes, zero for those left out.
         scale, weights = np.zeros(kept.size), None
         scale[kept] = problem.affinity.inv_sqrt_degrees

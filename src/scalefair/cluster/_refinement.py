@@ -22,7 +22,12 @@ from scalefair._entries import (
 )
 from scalefair._membership import Membership
 from scalefair.cluster._base import checked_affinity, relative_weights
-from scalefair.cluster._share_bounds import ShareBounds, is_mixed, smallest_size
+from scalefair.cluster._share_bounds import (
+    ShareBounds,
+    count_kinds,
+    is_mixed,
+    smallest_size,
+)
 from scalefair.kernels import degrees_and_inner_weights, refine
 
 
@@ -205,10 +210,7 @@ def refine_labels(
     if is_mixed(groups):
         mixes = np.ascontiguousarray(groups)
         node_sizes = np.ones(n) if weights is None else weights
-        masses = (mixes * node_sizes[:, None]).T
-        counts: Any = np.array([np.bincount(refined, mass, k) for mass in masses])
-    else:
-        counts = np.bincount(kinds * k + refined, weights, c * k).reshape(c, k)
+    counts = count_kinds(kinds if mixes is None else mixes, refined, k, weights)
     volumes = np.bincount(refined, degrees, k).astype(np.float64)
     inner += tau / n * sizes.astype(np.float64) ** 2
     cut_before = float((1 - inner / volumes).sum())

@@ -34,6 +34,24 @@ def is_mixed(groups: NDArray[Any]) -> bool:
     return groups.dtype.kind == "f"
 
 
+def count_kinds(
+    kinds: NDArray[Any],
+    labels: NDArray[np.integer],
+    n_clusters: int,
+    weights: Array | None = None,
+) -> NDArray[Any]:
+    """Rows of each kind in each cluster, (c, n_clusters), or their weights.
+
+    `kinds` are codes (n,), or say how much of each kind a row is, (n, c).
+    """
+    if is_mixed(kinds):
+        parts = kinds.T if weights is None else kinds.T * weights
+        return np.array([np.bincount(labels, part, n_clusters) for part in parts])
+    cells, n_kinds = kinds * n_clusters + labels, int(kinds.max()) + 1
+    counts = np.bincount(cells, weights, n_kinds * n_clusters)
+    return counts.reshape(n_kinds, n_clusters)
+
+
 @dataclass(frozen=True)
 class ShareBounds:
     """``floor((1 - t) z_s n_l) <= N_sl <= ceil((1 + t) z_s n_l)``: the bounds.

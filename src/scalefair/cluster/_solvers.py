@@ -16,12 +16,13 @@ from sklearn.exceptions import ConvergenceWarning
 from scalefair._groups import combinations
 from scalefair._messages import warn_user
 from scalefair.cluster._share_bounds import is_mixed
-from scalefair.kernels import block_gram, block_multiply, leading_eigh, long_blas_call
+from scalefair.kernels import block_gram, block_multiply
 from scalefair.linalg import (
     EigenResult,
     SpectralBounds,
     chebyshev,
     dc_admm,
+    dense_eigh,
     dual,
     lanczos,
     lobpcg,
@@ -56,7 +57,7 @@ class FairProblem:
     """Maximise Tr(H' M H) with H'H = I_k, F'H = 0; M the normalised affinity."""
 
     affinity: Any  # M, in float64, with its degrees
-    # Codes (n,) or (n, n_attributes), or probabilities (n, h); every group occurs.
+    # Codes (n, n_attributes), or probabilities (n, h); every group occurs.
     groups: NDArray[Any]
     k: int
 
@@ -64,6 +65,11 @@ class FairProblem:
     def n(self) -> int:
         """Number of nodes."""
         return len(self.groups)
+
+    @property
+    def n_attributes(self) -> int:
+        """Number of attributes; of probabilities there is one."""
+        return 1 if is_mixed(self.groups) else self.groups.shape[1]
 
     @cached_property
     def F(self) -> Array:
@@ -73,29 +79,25 @@ class FairProblem:
         Of probabilities P it is :math:`D^{-1/2} (P - \rho z^T)`; :math:`\rho` is 1, and
         0 for nodes of which no group is known: they are in no share.
         """
-        G, z = self.members, self.shares[None, :]
-        if is_mixed(self.groups):
-            z = G.any(axis=1, keepdims=True) * z
-        F: Array = (G - z) * self.affinity.inv_sqrt_degrees[:, None]
+        G = self.members
+        F: Array = G - self.shares
+        F[~G.any(axis=1)] = 0.0
+        F *= self.affinity.inv_sqrt_degrees[:, None]
         return F
 
     @property
     def members(self) -> NDArray[Any]:
         """Indicator G (n, h) of the groups of all attributes, or probabilities."""
-        if is_mixed(self.groups):
-            return self.groups
-        return indicator(self.groups.reshape(self.n, -1))
+        return self.groups if is_mixed(self.groups) else indicator(self.groups)
 
     @cached_property
     def shares(self) -> Array:
-        """Shares z of the groups of all attributes, (h,)."""
+        """Shares z (h,) of the groups among the nodes of which something is known."""
         G, weights = self.members, self.weights
-        if is_mixed(G):  # among the nodes of which something is known
-            totals: Array = G.sum(axis=0) if weights is None else weights @ G
-            shares: Array = totals / totals.sum()
-            return shares
-        z: Array = G.mean(axis=0) if weights is None else weights @ G / weights.sum()
-        return z
+        totals: Array = G.sum(axis=0) if weights is None else weights @ G
+        # The groups of each attribute hold all these nodes.
+        shares: Array = totals / (totals.sum() / self.n_attributes)
+        return shares
 
     @property
     def weights(self) -> Array | None:
@@ -111,7 +113,7 @@ class FairProblem:
         if is_mixed(self.groups):
             largest = float(np.linalg.norm(self.affinity.inv_sqrt_degrees))
             columns = _independent(self.F, largest)
-        elif self.groups.ndim > 1:
+        elif self.n_attributes > 1:
             columns = independent_groups(self.groups)
         return np.linalg.qr(self.F[:, columns])[0]
 
@@ -243,37 +245,15 @@ def _two_hop_growth(indptr: NDArray[Any], indices: NDArray[Any]) -> float:
 
 
 def _nullspace(problem: FairProblem, options: SolverOptions) -> EigenResult:
-    """Eigenvectors in a dense null-space basis (o-FSC, Kleindessner et al. 2019)."""
-    Q, k = problem.Q, problem.k
-    n, r = Q.shape
+    """Dense eigenvectors in the null space (o-FSC, Kleindessner et al. 2019)."""
+    n, Q = problem.n, problem.Q
     if n > DENSE_LIMIT:
         raise ValueError(
             f'solver="nullspace" forms dense {n} x {n} matrices and would need '
             f'{3 * 8 * n**2 / 2**30:.0f} GiB; use solver="chebyshev".'
         )
-    # Step 1: an orthonormal basis Z of null(Q^T), from the full QR factorisation of Q.
-    with long_blas_call(0.3 * n**3):
-        full, _ = qr(Q)
-    Z = np.ascontiguousarray(full[:, r:])
-    # Step 2: the leading eigenvectors Y of Z^T M Z; H = Z Y is fair and orthonormal.
-    MZ = problem.affinity @ Z
-    with long_blas_call(0.05 * n**3):
-        H_small = Z.T @ MZ
-    values, Y = leading_eigh(H_small, k, overwrite=True)
-    H = Z @ Y
-    # Step 3: residuals (I - Q Q^T) M H - H diag(values).
-    MH = MZ @ Y
-    residuals = MH - Q @ (Q.T @ MH) - H * values
-    return EigenResult(
-        values=values,
-        vectors=H,
-        residual_norms=np.linalg.norm(residuals, axis=0),
-        n_products=1,
-        n_columns=n - r,
-        n_iter=1,
-        converged=True,
-        message="Dense eigen-decomposition in the null space of the constraints.",
-    )
+    # The constrained directions get an eigenvalue below those of M, in [-1, 1].
+    return dense_eigh(Projected(problem.affinity, Q, constrained_value=-3.0), problem.k)
 
 
 def _lanczos(problem: FairProblem, options: SolverOptions) -> EigenResult:
@@ -301,31 +281,25 @@ def _chebyshev(
     # The constrained directions get the lower end of the spectrum. By interlacing no
     # fair eigenvalue lies below it, and the interval that the filter damps is no wider.
     bounds = _bounds(problem, options)
-    common: dict[str, Any] = {
-        **options.keywords(),
-        "orthogonal_to": problem.Q,
-        "bounds": bounds,
-    }
+
+    def iterate(affinity: Any, tol: float, X0: Array) -> EigenResult:
+        return chebyshev(
+            Projected(affinity, problem.Q, constrained_value=bounds.lower),
+            problem.k,
+            X0=X0,
+            orthogonal_to=problem.Q,
+            bounds=bounds,
+            **options.keywords() | {"tol": tol},
+        )
+
+    affinity = problem.affinity
     if X0 is None:
         X0 = _trivial_eigenvector(problem)
-    coarse = None
-    if options.is_single(problem):
-        # Step 1: in float32; its result starts step 2, which has to confirm it.
-        single = Projected(
-            problem.affinity.astype(np.float32),
-            problem.Q,
-            constrained_value=bounds.lower,
-        )
-        common["tol"] = max(options.tol, SINGLE_TOL)
-        coarse = chebyshev(single, problem.k, X0=X0, **common)
-        X0 = coarse.vectors
-        del single  # 4 bytes per entry, or a block
-    # Step 2: in float64.
-    operator = Projected(problem.affinity, problem.Q, constrained_value=bounds.lower)
-    common["tol"] = options.tol
-    result = chebyshev(operator, problem.k, X0=X0, **common)
-    if coarse is None:
-        return result
+    if not options.is_single(problem):
+        return iterate(affinity, options.tol, X0)
+    # In float32; its result starts the iteration in float64, which has to confirm it.
+    coarse = iterate(affinity.astype(np.float32), max(options.tol, SINGLE_TOL), X0)
+    result = iterate(affinity, options.tol, coarse.vectors)
     # Both have counted the bounds, unless they were dense: that is one product.
     n_twice = min(len(bounds.nodes), coarse.n_products - 1)
     return _add_counts(result, coarse, n_twice)
@@ -380,16 +354,11 @@ def _admm(problem: FairProblem, options: SolverOptions) -> EigenResult:
     values, S = np.linalg.eigh((T + T.T) / 2)
     block_multiply(H, S[:, ::-1], H)
     options.callback(problem.k if result.converged else 0, 0.0)
-    return EigenResult(
+    return replace(
+        result,
         values=values[::-1],
-        vectors=H,
-        residual_norms=result.residual_norms,
         n_products=result.n_products + 1,
         n_columns=result.n_columns + problem.k,
-        n_iter=result.n_iter,
-        converged=result.converged,
-        message=result.message,
-        history=result.history,
     )
 
 

@@ -130,11 +130,6 @@ class BlockIteration:
         self.n_products += 1
         self.n_columns += n_columns
 
-    def multiply(self, X: Array) -> Array:
-        """Return the product with a block, finite and counted."""
-        self.count(X.shape[1])
-        return checked_product(self.operator, X)
-
     def result_of(
         self, pairs: Eigenpairs, n_iter: int, converged: bool, message: str
     ) -> EigenResult:

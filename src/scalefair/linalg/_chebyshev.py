@@ -422,23 +422,14 @@ class _FilteredSubspace(BlockIteration):
         return growth
 
     def pairs(self) -> Eigenpairs:
-        """Return the k largest pairs; the vectors may be the block itself."""
+        """Return the k largest pairs."""
         # Indices count the locked vectors first: column i of the pairs is column
         # n_deflated + i of `fixed`, or i - n_locked of X.
-        indices, n_locked = self.largest(), self.n_locked
-        if n_locked == 0 and np.array_equal(indices, np.arange(self.X.shape[1])):
-            vectors = self.X.astype(np.float64, copy=False)
-        else:
-            vectors = np.empty((self.n, self.k))
-            is_locked = indices < n_locked
-            for block, chosen, columns in (
-                (self.fixed, is_locked, indices[is_locked] + self.n_deflated),
-                (self.X, ~is_locked, indices[~is_locked] - n_locked),
-            ):
-                if columns.size and (np.diff(columns) == 1).all():
-                    # As a slice, which is much faster.
-                    columns = slice(columns[0], columns[-1] + 1)
-                vectors[:, chosen] = block[:, columns]
+        indices, vectors = self.largest(), np.empty((self.n, self.k))
+        is_locked = indices < self.n_locked
+        locked, active = indices[is_locked], indices[~is_locked] - self.n_locked
+        vectors[:, is_locked] = self.fixed.take(self.n_deflated + locked, axis=1)
+        vectors[:, ~is_locked] = self.X.take(active, axis=1)
         return self.values[indices], vectors, self.residuals[indices]
 
     def _set_active(self, X: np.ndarray) -> None:

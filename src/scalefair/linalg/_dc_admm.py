@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 import scalefair.linalg._base as base
 from scalefair import kernels
@@ -19,19 +18,20 @@ from scalefair._entries import (
     random_generator,
 )
 from scalefair._rounding import EPS, TINY
-from scalefair.linalg._base import TEXTS, Array, orthonormalize
+from scalefair.linalg._base import TEXTS, EigenResult, orthonormalize
 from scalefair.linalg._dual import EnergyDual
 from scalefair.linalg._lbfgs import lbfgs
 from scalefair.operators._base import apply_block
 
 
 @documented(**TEXTS)
-@dataclass(frozen=True)
-class AdmmResult:
+class AdmmResult(EigenResult):
     """Orthonormal block that `dc_admm` returns, and the history of the iteration.
 
     Attributes
     ----------
+    values : ndarray of shape (k,)
+        The diagonal of `T`, largest first.
     vectors : ndarray of shape (n, k)
         H, orthonormal.
     residual_norms : ndarray of shape (k,)
@@ -49,15 +49,6 @@ class AdmmResult:
         Whether all `residual_norms` are at most `tol`.
     %(message)s
     """
-
-    vectors: Array
-    residual_norms: Array
-    history: dict[str, NDArray[Any]]
-    n_products: int
-    n_columns: int
-    n_iter: int
-    converged: bool
-    message: str
 
 
 @documented(**TEXTS)
@@ -229,6 +220,7 @@ def dc_admm(
     )
     n_products = objective.n_products + n_iter  # one of M with each iteration's M H
     return AdmmResult(
+        values=values,
         # The polar factor is orthonormal up to the condition of M V: one more pass.
         vectors=orthonormalize(H, rng=np.random.RandomState(0)),
         residual_norms=residuals,

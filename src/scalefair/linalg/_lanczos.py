@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 import scalefair.linalg._base as base
 from scalefair import kernels
 from scalefair._docs import documented
-from scalefair._entries import check_count, check_random_state
+from scalefair._entries import check_count, check_random_state, checked_product
 from scalefair._rounding import EPS
 from scalefair.linalg._base import (
     TEXTS,
@@ -207,7 +207,8 @@ class _DeflatedRuns(BlockIteration):
         # 1. Columns (n, k), clean of the directions that the caller left out.
         X = np.ascontiguousarray(rows.T)
         kernels.block_subtract(X, self.deflated, kernels.block_gram(self.deflated, X))
-        AX = self.multiply(X)
+        AX = checked_product(self.operator, X)
+        self.count(X.shape[1])
         # 2. Ritz pairs; X and A X are rotated in place, and give the residuals.
         values, residuals = base.rotate_to_ritz(X, AX)
         self.scale = max(self.scale, float(np.abs(values).max()))

@@ -203,7 +203,6 @@ class _SearchSubspace(BlockIteration):
         # 2. Ritz vectors in the span of [X, P, W], and the next directions P. H is the
         #    matrix of A in that basis.
         across, corner = kernels.block_gram(self.basis, AW), kernels.block_gram(W, AW)
-        corner = (corner + corner.T) / 2
         # The corner of the old basis is known: one Gram matrix less.
         H = np.block([[self.projected, across], [across.T, corner]])
         values, S = base.eigh_descending(H)
@@ -216,7 +215,9 @@ class _SearchSubspace(BlockIteration):
         self.basis = _combine(self.basis, W, C)
         self.image = _combine(self.image, AW, C)
         self.measured = False
-        self._set_residuals()
+        X, AX = self.basis[:, :m], self.image[:, :m]
+        self.residuals = AX - X * self.values
+        self.residual_norms = base.column_norms(self.residuals)
 
     def pairs(self) -> Eigenpairs:
         """Return the k largest pairs, measured."""
@@ -229,21 +230,11 @@ class _SearchSubspace(BlockIteration):
     def _set_basis(self, X: Array) -> None:
         """Take the Ritz vectors in the span of X as basis; measure their residuals."""
         X = orthonormalize(X, against=self.deflated, rng=self.rng)
-        AX = self._product(X)
-        H = kernels.block_gram(X, AX)
-        self.values, S = base.eigh_descending(H)
-        kernels.block_multiply(X, S, X)
-        kernels.block_multiply(AX, S, AX)
-        self.basis, self.image = X, AX
+        R = self._product(X)
+        self.values, self.residual_norms = base.rotate_to_ritz(X, R)
+        self.basis, self.image, self.residuals = X, R + X * self.values, R
         self.projected = np.diag(self.values)
         self.measured = True
-        self._set_residuals()
-
-    def _set_residuals(self) -> None:
-        """Residuals ``A x - value x`` of the m Ritz vectors, and their norms."""
-        X, AX = self.basis[:, : self.m], self.image[:, : self.m]
-        self.residuals = AX - X * self.values
-        self.residual_norms = base.column_norms(self.residuals)
 
     def _product(self, X: Array) -> Array:
         """Return A X, (n, width); raise the lower bound of the norm by what X shows."""

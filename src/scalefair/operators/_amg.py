@@ -131,8 +131,9 @@ class AMGPreconditioner(SymmetricBlockOperator):
             # Step 3: the Galerkin product is the matrix of the next level.
             A, b = sparse.csr_array(P.T @ (A @ P)), R[:, 0]
             self.level_sizes.append(A.shape[0])
-        self.coarsest, size = _invert(A, b, unit, self.dtype)
-        self.operator_complexity = (n_cycle_entries + size) / n_entries
+        self.coarsest = _invert(A, b, unit, self.dtype)
+        n_cycle_entries += self.coarsest.size  # of a sparse one those that are stored
+        self.operator_complexity = n_cycle_entries / n_entries
 
     def _apply(
         self,
@@ -278,21 +279,18 @@ def _smoother(A: sparse.csr_array, jacobi: Array, dtype: np.dtype) -> sparse.csr
     return sparse.csr_array(2 * D - D @ A @ D, dtype=dtype)
 
 
-def _invert(
-    A: sparse.csr_array, b: Array, unit: float, dtype: np.dtype
-) -> tuple[Matrix, int]:
-    """Positive definite inverse of the coarsest matrix, and its number of entries."""
+def _invert(A: sparse.csr_array, b: Array, unit: float, dtype: np.dtype) -> Matrix:
+    """Positive definite inverse of the coarsest matrix."""
     inverse_diagonal, omega = _jacobi(A, b, unit)
     if A.shape[0] > 2 * MAX_COARSE_SIZE:  # no strong entries are left: smooth only
-        S = _smoother(A, omega * inverse_diagonal, dtype)
-        return S, S.nnz
+        return _smoother(A, omega * inverse_diagonal, dtype)
     scale = np.sqrt(inverse_diagonal)
     with single_blas_thread():
         values, vectors = eigh(scale[:, None] * A.toarray() * scale)
     values[values <= ROUNDING * len(values)] = 1.0  # null vectors
     vectors *= scale[:, None]
     inverse = (vectors / values) @ vectors.T
-    return np.ascontiguousarray((inverse + inverse.T) / 2, dtype=dtype), inverse.size
+    return np.ascontiguousarray((inverse + inverse.T) / 2, dtype=dtype)
 
 
 def _apply_matrix(

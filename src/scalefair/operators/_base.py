@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from copy import copy
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
@@ -96,21 +95,6 @@ class SymmetricBlockOperator(LinearOperator):
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
     ) -> None:
         """Overwrite `out`, which is not empty, as `apply` says."""
-
-    def _as_block(self, V: ArrayLike) -> np.ndarray:
-        """Return `V` as `apply` takes it, after checking its shape."""
-        V = np.asarray(V)
-        if V.ndim != 2 or V.shape[0] != self.shape[0]:
-            raise ValueError(
-                f"V must be a block of vectors of length {self.shape[0]}, got shape "
-                f"{V.shape}."
-            )
-        V = self._converted(V)
-        if not all_finite(V):
-            raise ValueError(
-                f"V has entries that are not finite in {self.dtype}: replace them."
-            )
-        return V
 
     def _converted(self, X: np.ndarray) -> np.ndarray:
         if np.iscomplexobj(X):
@@ -211,13 +195,9 @@ def apply_block(
     with ignore_fp_warnings():
         if isinstance(A, SymmetricBlockOperator) and A.dtype == X.dtype:
             return A.apply(X, out, alpha=alpha, shift=shift, beta=beta)
-        product = A.matmat(X)
-        if shift != 0:
-            product = product - shift * X
-        product = alpha * product
-        if beta != 0:
-            product += beta * out
-        out[...] = product
+        # A copy: an operator may return its argument, or a read-only array.
+        product = np.array(A.matmat(X), out.dtype, order="C")
+        put_product(product, X, out, alpha, shift, beta)
     return out
 
 
@@ -340,17 +320,8 @@ class Projected(SymmetricBlockOperator):
         # A - Q B^T - B Q^T = A - L R^T with L = [Q, B] and R = [B, Q].
         self._L, self._R = np.hstack([basis, B]), np.hstack([B, basis])
 
-    @cached_property
-    def _transposed(self) -> np.ndarray:
-        return np.ascontiguousarray(self._L.T)
-
     def _apply(
         self, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float
     ) -> None:
         apply_block(self.A, X, out, alpha=alpha, shift=shift, beta=beta)
-        if X.shape[1] == 1:
-            # Long rows are read at full speed. R^T x is L^T x with its halves swapped.
-            Lx = self._transposed @ X[:, 0]
-            out[:, 0] -= alpha * np.roll(Lx, len(Lx) // 2) @ self._transposed
-            return
         block_subtract(out, self._L, alpha * block_gram(self._R, X))

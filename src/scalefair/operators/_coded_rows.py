@@ -1,12 +1,13 @@
 """Rows of a table, each with a code g from 0 to G - 1: dense, sparse, or in parts.
 
 `GroupCovariance` uses these classes through five methods that all have; of sparse rows
-it also takes the `product` of one code with a vector. With Z_g the rows of code g less
-``centres[g]``, or less the only centre (``centres[g % len(centres)]``), the five are
+it also takes the `normal_product` of one code with a vector. With Z_g the rows of code
+g less ``centres[g]``, or less the only centre (``centres[g % len(centres)]``), the five
+are
 
 - `add_products`: add ``coefficients[g] * Z_g.T @ Z_g @ V`` for every g to a block;
 - `gram`: ``(Z_g V)^T (Z_g V)`` for every g, shape (G, k, k);
-- `moments`: means (G, n) and sums of squared distances to them (G,);
+- `moments`: counts, means and sums of squared distances to these (`Moments`);
 - `astype`: the rows with stored entries no wider than a type; products convert them;
 - `with_weights`: the rows with other weights.
 
@@ -48,8 +49,13 @@ from scalefair.streaming import PartitionedRows, Parts
 # while the transpose gathers them at random.
 TILE_ROWS = 16384
 
-Moments = tuple[Array, Array]
-Counts = NDArray[Any]  # rows of each code, or the sums of their weights
+
+class Moments(NamedTuple):
+    """Of the rows of each code: their number, mean, and squared distances to it."""
+
+    counts: NDArray[Any]  # (G,), or the sums of the weights
+    means: Array  # (G, n)
+    scatter: Array  # (G,): sums of squared distances
 
 
 class DenseRows:
@@ -75,7 +81,7 @@ class DenseRows:
 
     def moments(self) -> Moments:
         weights = self._weights
-        counts = np.bincount(self._codes, weights, minlength=self._n_codes)[:, None]
+        counts = np.bincount(self._codes, weights, minlength=self._n_codes)
         # Rows are shifted by the mean of a few of them: a large mean costs no digits.
         shifts, _ = first_means(self._X, self._codes, self._n_codes, 16, weights)
         sums, squares = np.zeros_like(shifts), np.zeros(self._n_codes)
@@ -91,10 +97,10 @@ class DenseRows:
                 )
                 sums += members @ Z
                 squares += members @ np.einsum("ij,ij->i", Z, Z)
-            offsets = sums / np.where(counts > 0, counts, 1)
+            offsets = sums / np.where(counts > 0, counts, 1)[:, None]
             # sum |x - mean|^2 = sum |x - shift|^2 - m |mean - shift|^2
-            scatter = squares - (counts * offsets**2).sum(axis=1)
-            moments = shifts + offsets, np.maximum(scatter, 0.0)
+            scatter = squares - counts * (offsets**2).sum(axis=1)
+            moments = Moments(counts, shifts + offsets, np.maximum(scatter, 0.0))
         return _checked(moments, self._X)
 
     def add_products(
@@ -221,16 +227,17 @@ class SparseRows:
                 scatter[tile.code] += of_entries @ offsets**2
                 zeros = np.maximum(weights[tile.rows].sum() - stored, 0.0)
                 scatter[tile.code] += zeros @ mean**2
-        return _checked((means, scatter), self._X)
+        return _checked(Moments(counts, means, scatter), self._X)
 
     def add_products(
         self, V: Block, centres: Block, coefficients: Block, out: Block
     ) -> None:
         # A vector: each row is read once, for both products. Blocks: tile by tile.
         if V.shape[1] == 1:
-            v, product = V[:, 0].astype(np.float64), np.empty(len(V))
+            v = V[:, 0].astype(np.float64)
+            centres = centres.astype(np.float64, copy=False)
             for g in np.flatnonzero(coefficients).tolist():
-                self.product(v, centres.astype(np.float64, copy=False), g, product)
+                product = self.normal_product(v, centres[g % len(centres)], g)
                 out[:, 0] += (coefficients[g] * product).astype(out.dtype)
             return
         sums = np.zeros((centres.shape[0], V.shape[1]))
@@ -246,9 +253,9 @@ class SparseRows:
         # them, times the centre.
         block_subtract(out, np.ascontiguousarray(centres.T), sums)
 
-    def product(self, v: Array, centres: Array, code: int, out: Array) -> None:
-        """Overwrite `out` with ``Z_g.T @ Z_g @ v``, reading each row once."""
-        rows, centre = self._sorted(code), centres[code % len(centres)]
+    def normal_product(self, v: Array, centre: Array, code: int) -> Array:
+        """``Z_g.T @ Z_g @ v`` of one code, reading each row once."""
+        rows = self._sorted(code)
         if self._weights is not None and code not in self._sorted_weights:
             self._sorted_weights[code] = self._weights[rows.rows]
         weights = self._sorted_weights.get(code)
@@ -256,8 +263,9 @@ class SparseRows:
         csr = rows.indptr, rows.indices, rows.data, rows.bounds
         shift = float(centre @ v)
         sums = csr_normal_product(*csr, shift, v, partial, weights)
-        partial.sum(axis=0, out=out)
-        out -= sums.sum() * centre
+        product: Array = partial.sum(axis=0)
+        product -= sums.sum() * centre
+        return product
 
     def _sorted(self, code: int) -> _SortedRows:
         """Copy of the rows of a code, sorted by length: branches are then predicted."""
@@ -335,18 +343,9 @@ class _CodedPart(NamedTuple):
 
     present: NDArray[np.int64]
     rows: DenseRows | SparseRows
-    counts: Counts
 
     def centres(self, centres: np.ndarray) -> np.ndarray:
         return centres if len(centres) == 1 else centres[self.present]
-
-
-class _Moments(NamedTuple):
-    """Counts (G,), means (G, n) and sums of squared distances to them (G,)."""
-
-    counts: Counts
-    means: Array
-    scatter: Array
 
 
 class DistributedRows:
@@ -361,25 +360,9 @@ class DistributedRows:
         # Each part takes its codes, and weights, and answers the products.
         columns = [codes] if weights is None else [codes, weights]
         self._parts = rows.map(_code_part, aligned=columns).persist()
-        if not np.isfinite(self._moments.scatter).all():
-            raise ValueError(
-                "The squared differences between the partitions of X overflow: rescale "
-                "its features."
-            )
-
-    @cached_property
-    def _moments(self) -> _Moments:
-        merged: _Moments = self._parts.map(_moments, self._n_codes).reduce(_merge)
-        return merged
-
-    @property
-    def counts(self) -> Counts:
-        """Rows of each code, or their weights."""
-        return self._moments.counts
 
     def with_weights(self, weights: Array) -> DistributedRows:
         other = copy(self)
-        other.__dict__.pop("_moments", None)
         aligned = [self._parts.like(np.split(weights, self._cuts))]
         other._parts = self._parts.map(_weighted, aligned=aligned).persist()
         return other
@@ -393,7 +376,13 @@ class DistributedRows:
         return other
 
     def moments(self) -> Moments:
-        return self._moments[1:]
+        merged: Moments = self._parts.map(_moments, self._n_codes).reduce(_merge)
+        if not np.isfinite(merged.scatter).all():
+            raise ValueError(
+                "The squared differences between the partitions of X overflow: rescale "
+                "its features."
+            )
+        return merged
 
     def add_products(
         self, V: Block, centres: Block, coefficients: Block, out: Block
@@ -413,8 +402,7 @@ def _code_part(X: Any, codes: NDArray[Any], weights: Array | None = None) -> _Co
     rows = DenseRows if isinstance(X, np.ndarray) else SparseRows
     coded = rows(X, local.astype(np.int64, copy=False), len(present), weights)
     coded.moments()  # raises here, where errors name the part
-    counts = np.bincount(local, weights)
-    return _CodedPart(present.astype(np.int64), coded, counts)
+    return _CodedPart(present.astype(np.int64), coded)
 
 
 def _typed(part: _CodedPart, dtype: np.dtype) -> _CodedPart:
@@ -424,21 +412,19 @@ def _typed(part: _CodedPart, dtype: np.dtype) -> _CodedPart:
 
 def _weighted(part: _CodedPart, weights: Array) -> _CodedPart:
     """Part whose rows have other weights."""
-    rows = part.rows.with_weights(weights)
-    counts = np.bincount(rows._codes, weights, minlength=len(part.present))
-    return part._replace(rows=rows, counts=counts)
+    return part._replace(rows=part.rows.with_weights(weights))
 
 
-def _moments(part: _CodedPart, n_codes: int) -> _Moments:
+def _moments(part: _CodedPart, n_codes: int) -> Moments:
     """Moments of a part, with zeros for the codes that it lacks."""
-    parts = _Moments(part.counts, *part.rows.moments())
-    zeros = [np.zeros((n_codes, *x.shape[1:]), x.dtype) for x in parts]
-    for total, values in zip(zeros, parts, strict=True):
+    moments = part.rows.moments()
+    zeros = [np.zeros((n_codes, *x.shape[1:]), x.dtype) for x in moments]
+    for total, values in zip(zeros, moments, strict=True):
         total[part.present] = values
-    return _Moments(*zeros)
+    return Moments(*zeros)
 
 
-def _merge(a: _Moments, b: _Moments) -> _Moments:
+def _merge(a: Moments, b: Moments) -> Moments:
     """Chan, Golub & LeVeque (1983), equations (2.1)."""
     counts = a.counts + b.counts
     share = b.counts / np.where(counts > 0, counts, 1)
@@ -446,7 +432,7 @@ def _merge(a: _Moments, b: _Moments) -> _Moments:
     with ignore_fp_warnings():
         between = a.counts * share * (offsets**2).sum(axis=1)
     means = a.means + share[:, None] * offsets
-    return _Moments(counts, means, a.scatter + b.scatter + between)
+    return Moments(counts, means, a.scatter + b.scatter + between)
 
 
 def _product(part: _CodedPart, V: Block, centres: Block, coefficients: Block) -> Block:

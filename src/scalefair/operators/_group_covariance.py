@@ -20,7 +20,12 @@ from scalefair._entries import (
     ignore_fp_warnings,
 )
 from scalefair.operators._base import TEXTS, Array, TypedOperator, put_sum
-from scalefair.operators._coded_rows import DenseRows, DistributedRows, SparseRows
+from scalefair.operators._coded_rows import (
+    DenseRows,
+    DistributedRows,
+    Moments,
+    SparseRows,
+)
 from scalefair.streaming import PartitionedRows, Parts
 
 
@@ -124,41 +129,41 @@ class GroupCovariance(TypedOperator):
             if not isinstance(sample_weight, Parts):
                 sample_weight = X.weights(sample_weight)
             self._rows = DistributedRows(X, codes, n_codes, sample_weight)
-            self.counts = self._rows.counts
         else:
             self.gathers_rows = sparse.issparse(X)
             checked = _check_codes(codes, X.shape[0], n_codes)
             checked_weight = check_sample_weight(sample_weight, X.shape[0])
-            self.counts = np.bincount(checked, checked_weight, minlength=n_codes)
             kind = SparseRows if self.gathers_rows else DenseRows
             self._rows = kind(X, checked, n_codes, checked_weight)
+        # Step 2: counts and means.
+        self.counts = self._moments.counts
         if not self.counts.all():
             missing = "row" if sample_weight is None else "row of positive weight"
             raise ValueError(
                 f"Group {int(np.argmin(self.counts))} has no {missing}: number the "
                 "groups from 0 to G - 1 without gaps, with one weight for each."
             )
-        # Step 2: the means.
         self.mean = (self.counts / self.counts.sum()) @ self.means
         is_global = centering == "global"
         self.centres = self.mean[None, :] if is_global else self.means
         self._set_type()
 
     @cached_property
-    def _moments(self) -> tuple[Array, Array]:
+    def _moments(self) -> Moments:
         return self._rows.moments()
 
     @property
     def means(self) -> Array:
         """Mean of each group."""
-        return self._moments[0]
+        return self._moments.means
 
     @property
     def group_traces(self) -> Array:
         """Variance of each group about its centre."""
-        means, scatter = self._moments
-        between: Array = ((means - self.centres) ** 2).sum(axis=1)
-        return scatter / self.counts + between
+        _, means, scatter = self._moments
+        between = ((means - self.centres) ** 2).sum(axis=1)
+        traces: Array = scatter / self.counts + between
+        return traces
 
     def _set_type(self) -> None:
         with ignore_fp_warnings():
@@ -259,14 +264,14 @@ class GroupCovariance(TypedOperator):
             `out`.
         """
         codes = range(self.counts.size) if codes is None else codes
-        if isinstance(self._rows, SparseRows):
-            for g, product in zip(codes, out, strict=True):
-                self._rows.product(x, self.centres, g, product)
+        for g, product in zip(codes, out, strict=True):
+            if isinstance(self._rows, SparseRows):  # saves a third of the time
+                centre = self.centres[g % len(self.centres)]
+                product[:] = self._rows.normal_product(x, centre, g)
                 product /= self.counts[g]
-        else:
-            units = np.eye(self.counts.size)
-            for g, product in zip(codes, out, strict=True):
-                product[:] = self.with_weights(units[g]) @ x
+            else:
+                unit = np.arange(self.counts.size) == g
+                product[:] = self.with_weights(unit) @ x
         return out
 
     def compress(self, V: ArrayLike) -> Array:
@@ -284,7 +289,17 @@ class GroupCovariance(TypedOperator):
         ndarray of shape (G, k, k), float64
             Symmetric.
         """
-        V = self._as_block(V)
+        V = np.asarray(V)
+        if V.ndim != 2 or V.shape[0] != self.shape[0]:
+            raise ValueError(
+                f"V must be a block of vectors of length {self.shape[0]}, got shape "
+                f"{V.shape}."
+            )
+        V = self._converted(V)
+        if not all_finite(V):
+            raise ValueError(
+                f"V has entries that are not finite in {self.dtype}: replace them."
+            )
         if V.size == 0:
             return np.zeros((self.counts.size, V.shape[1], V.shape[1]))
         with ignore_fp_warnings():

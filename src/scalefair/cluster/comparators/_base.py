@@ -106,7 +106,7 @@ class GraphComparator(_base.GraphClustering):
                 f"clustered nodes, n_samples={W.shape[0]}."
             )
         # Step 3: the method, and how far its embedding is from the constraints.
-        problem = FairProblem(NormalizedAffinity(W), codes, self.n_clusters)
+        problem = FairProblem(NormalizedAffinity(W), codes[:, None], self.n_clusters)
         rng = check_random_state(self.random_state)
         labels, H, warning = self._cluster(W, problem, kept, rng)
         if warning:

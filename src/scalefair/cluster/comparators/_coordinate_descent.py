@@ -192,7 +192,7 @@ class IndicatorDescent:
     ) -> None:
         self.graph = W.indptr, W.indices, W.data, 1
         self.k, self.fairness_weight = problem.k, fairness_weight
-        self.degrees, self.codes = problem.affinity.degrees, problem.groups
+        self.degrees, self.codes = problem.affinity.degrees, problem.groups[:, 0]
         self.shares = problem.shares
 
     def totals(self, labels: Labels) -> tuple[Array, Array, Array]:
