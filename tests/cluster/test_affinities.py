@@ -138,6 +138,7 @@ def test_points_that_see_no_other(blobs):
         (blocks, {"solver": "lanczos", "regularization": 0.3}),
         (aslinearoperator, {"dtype": "float32", "regularization": 0.3}),
         (only_products, {}),
+        (lambda W: only_products(1e100 * W), {}),  # out of the range of float32
     ],
 )
 def test_same_as_in_memory(keep, options, planted):
