@@ -125,6 +125,8 @@ def test_points_that_see_no_other(blobs):
         (blocks, {"solver": "lanczos", "regularization": 0.3}),
         (aslinearoperator, {"dtype": "float32", "regularization": 0.3}),
         (lambda W: LinearOperator(W.shape, W.__matmul__, dtype=W.dtype), {}),
+        # Out of the range of float32
+        (lambda W: LinearOperator(W.shape, (1e100 * W).__matmul__, dtype=W.dtype), {}),
     ],
 )
 def test_same_as_in_memory(keep, options, planted):

@@ -241,6 +241,12 @@ class TestTies:
     def test_all_rows_and_centres_equal(self):
         result = assign(np.ones((60, 2)), np.ones((3, 2)), np.arange(60) % 2)
         assert result.cost == result.gap == 0.0
+        P = np.eye(2)[np.arange(40) % 2]
+        P[0] = 0.5
+        X, centers = np.ones((40, 1)), np.ones((3, 1))
+        for heavy in (1.0, 40.0):
+            options = {"sample_weight": np.r_[heavy, np.ones(39)], "tolerance": 0.0}
+            assert assign(X, centers, group_probabilities=P, **options).cost == 0
 
 
 class TestDegenerate:

@@ -68,6 +68,12 @@ def test_ends_of_the_spectrum(graph, graphs):
         )
 
 
+def test_ritz_values_of_a_spectrum_far_from_zero():
+    A = np.diag(1000 + np.linspace(0, 1, 60))
+    nodes = spectral_bounds(A, random_state=0).nodes
+    assert 1000 <= nodes[0] < nodes[-1] <= 1001
+
+
 @pytest.mark.parametrize("n_steps", [1, 12])
 def test_one_product_per_step(counting, n_steps):
     A = counting(np.diag(np.linspace(-1, 2, 60)))

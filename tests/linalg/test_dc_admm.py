@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from scalefair.linalg import dc_admm
-from scalefair.linalg._lbfgs import lbfgs
+from scalefair.linalg._lbfgs import _step_length, lbfgs
 from scalefair.operators import NormalizedAffinity
 
 SHIFT = -1.01
@@ -132,3 +132,13 @@ class Falling:
 
 def test_unbounded_function_ends():
     assert lbfgs(Falling(), np.zeros((2, 2)), ftol=-np.inf).n_iter == 0
+
+
+def test_line_that_rises_and_falls_again():
+    def hill(t):  # a fall, and a step of 3 at .8
+        step = 1 / (1 + np.exp(50 * (0.8 - t)))
+        return 3 * step - t, 150 * step * (1 - step) - 1
+
+    assert _step_length(hill) == pytest.approx(0.7, abs=0.05)
+    # A rise that is nothing but rounding.
+    assert _step_length(lambda t: (1e-13 * (t > 0), -1e-9)) is None

@@ -344,6 +344,14 @@ def test_basis_to_avoid_that_leaves_little_room(solver, r):
     np.testing.assert_allclose(result.vectors[:r], 0, atol=1e-14)
 
 
+@of_precise
+def test_basis_to_avoid_of_an_equal_eigenvalue(solver):
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((60, 5)))[0]
+    result = solver(np.zeros((60, 60)), 3, orthogonal_to=Q, random_state=0)
+    H = result.vectors
+    np.testing.assert_allclose(H.T @ np.column_stack([H, Q]), np.eye(3, 8), atol=1e-12)
+
+
 def block(n, seed=1):
     return np.linalg.qr(np.random.default_rng(seed).standard_normal((n, 2)))[0]
 

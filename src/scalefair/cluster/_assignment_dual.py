@@ -204,7 +204,8 @@ class MixedRows:
         counts = self.P.T @ (self.row_weights[:, None] * shares)
         # A row with one share has no curvature.
         active = np.flatnonzero(sums > 1)
-        weights = self.row_weights[active] / temperature
+        with np.errstate(over="ignore"):  # ties at temperature 0
+            weights = self.row_weights[active] / temperature
         curvature = RowCurvature(self.P[active], shares[active], weights)
         return float(self.row_weights @ values), counts, curvature
 
@@ -304,7 +305,8 @@ def maximise_dual(
     # its two smallest.
     nearest = np.partition(rows.C, 1, axis=1)
     spread = float(np.mean(rows.C.max(axis=1) - nearest[:, 0]))
-    spread = max(spread, 1e-300)  # a divisor; 1e-4 of it, the least x, has all digits
+    # A divisor: of equal costs any will do. 1e-4 of it, the least x, has all digits.
+    spread = max(spread, 1e-300) if spread > 0 else 1.0
     gap = float(np.median(nearest[:, 1] - nearest[:, 0]))
     gap = max(gap, 1e-3 * spread)
     if start is None:

@@ -365,7 +365,7 @@ def _admm(problem: FairProblem, options: SolverOptions) -> EigenResult:
 def _bounds(problem: FairProblem, options: SolverOptions) -> SpectralBounds:
     """Bounds on the spectrum of M; in float32 where a product costs a kernel."""
     affinity = problem.affinity
-    if isinstance(affinity, NormalizedOperator):
+    if isinstance(affinity, NormalizedOperator) and hasattr(affinity.W, "astype"):
         affinity = affinity.astype(np.float32)
     return spectral_bounds(affinity, random_state=options.rng)
 

@@ -204,9 +204,10 @@ class _DeflatedRuns(BlockIteration):
 
     def rayleigh_ritz(self, rows: Array) -> Eigenpairs:
         """Ritz pairs and measured residual norms on the span of orthonormal rows."""
-        # 1. Columns (n, k), clean of the directions that the caller left out.
+        # 1. Columns (n, k), clean of the directions that the caller left out: vectors
+        #    that continue from an invariant subspace have parts along them.
         X = np.ascontiguousarray(rows.T)
-        kernels.block_subtract(X, self.deflated, kernels.block_gram(self.deflated, X))
+        X = base.orthonormalize(X, against=self.deflated, rng=self.rng)
         AX = checked_product(self.operator, X)
         self.count(X.shape[1])
         # 2. Ritz pairs; X and A X are rotated in place, and give the residuals.

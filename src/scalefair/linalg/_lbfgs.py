@@ -189,18 +189,25 @@ def _step_length(along: Callable[[float], tuple[float, float]]) -> float | None:
         has_decreased = value <= initial_value + 1e-4 * t * initial_slope + rounding
         return has_decreased and abs(slope) <= 0.1 * abs(initial_slope)
 
+    def falls(t: float) -> bool:
+        value, slope = along(t)
+        return slope < 0 and value <= initial_value + rounding
+
     low, high = 0.0, 1.0
     if meets_wolfe(high):
         return high
     # Double the step until the slope is positive or the value has risen.
-    while along(high)[1] < 0 and along(high)[0] <= initial_value + rounding:
+    while falls(high):
         low, high = high, 2 * high
         if high > 2.0**30:
             return None  # unbounded below
-    # The value has risen but falls again: halve the interval back to the rise.
+    # The value has risen but falls again: bisect for the rise in between, if it is one
+    # and not rounding.
+    min_width = 1e-10 * high
     while along(high)[1] < 0:
-        high = (low + high) / 2
-        if high - low < 1e-10 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if falls(middle) else (low, middle)
+        if high - low < min_width:
             return None
     # The slope is negative at `low` and not at `high`: a root of it lies between.
     root = brentq(lambda t: along(t)[1], low, high, xtol=1e-12 * high, rtol=1e-3)
