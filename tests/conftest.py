@@ -178,6 +178,8 @@ def bad_weights(n):
         (np.zeros(n), "zero for all samples"),
         (np.ma.masked_less(rows, 3), "masked entries"),
         (["heavy"] * n, "real numbers"),
+        (np.full(n, 1j), "real numbers"),
+        (np.full(n, 1e308), "infinite sum"),
     ]
 
 

@@ -257,6 +257,8 @@ def check_sample_weight(
     refuse_unread(sample_weight, "sample_weight")
     values = np.asarray(sample_weight)  # computed, of a Dask collection
     try:
+        if np.iscomplexobj(values):
+            raise TypeError("got complex ones")
         weights = values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"sample_weight must hold real numbers: {error}.") from error
@@ -279,6 +281,11 @@ def check_sample_weight(
             raise ValueError(
                 f"sample_weight has {int(is_wrong.sum())} weight(s) that are {fault}, "
                 f"the first at position {first} ({weights[first]:g})."
+            )
+    with ignore_fp_warnings():
+        if not np.isfinite(weights.sum()):
+            raise ValueError(
+                "sample_weight has an infinite sum: divide it by its largest."
             )
     return None if (weights == 1).all() else weights
 

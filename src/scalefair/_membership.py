@@ -317,6 +317,8 @@ def column_labels(table: Any) -> list[Any] | None:
 
 def as_floats(table: Any) -> Array:
     """Numbers in float64; missing ones of nullable columns of pandas are NaN."""
+    if np.iscomplexobj(table):
+        raise TypeError("got complex ones")
     if hasattr(table, "iloc"):
         return np.asarray(table.to_numpy(np.float64, na_value=np.nan))
     return np.asarray(table, np.float64)

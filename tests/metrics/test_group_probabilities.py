@@ -211,6 +211,9 @@ def test_sizes_or_probabilities():
         null_parity_gap([9, 9], sample_weight=np.ones(2))
     with pytest.raises(ValueError, match="must be a list, too"):
         null_parity_gap(group_probabilities=[P, P], sample_weight=WEIGHTS)
+    for table in (3, P * 1j):
+        with pytest.raises(ValueError, match="group_probabilities must h"):
+            null_parity_gap(group_probabilities=table)
     # The same group twice has no gap; it is the root of a singular matrix.
     halves = pd.DataFrame({"a": np.full(50, 0.5), "b": 0.5})
     assert null_parity_gap(group_probabilities=halves) < 1e-6

@@ -60,6 +60,9 @@ def test_known_answers():
     actual = minimax_on_fantope(np.zeros((3, 4, 4)), np.zeros(3), 2)
     assert actual.converged
     assert actual.value == actual.bound == 0
+    # The same with constants of any size.
+    actual = minimax_on_fantope(np.zeros((2, 4, 4)), [1e-20, -1e-20], 2)
+    assert actual.bound == pytest.approx(actual.value, rel=1e-8, abs=0)
     same = np.broadcast_to(np.diag([3.0, 2.0, 1.0]), (3, 3, 3))
     actual = minimax_on_fantope(same, [3.0, 3.0, 3.0], 1)
     assert actual.converged, actual.message

@@ -90,6 +90,11 @@ def test_starts_and_steps():
     while not search.exhausted:  # slope positive everywhere: the right end
         search.update(search.x, 1.0, 0.0)
     assert search.lower == pytest.approx(1.0, abs=1e-15)
+    search = ConcaveSearch()
+    while not search.exhausted:  # steep, in NumPy's numbers
+        x = np.float64(search.x)
+        search.update(-1e200 * abs(x - 0.3), 1e200 * np.sign(0.3 - x), -1e200)
+    assert search.lower == pytest.approx(0.3)
 
 
 def test_errors():

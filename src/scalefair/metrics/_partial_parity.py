@@ -528,7 +528,7 @@ def _scales_of_probabilities(
         )
     scales = []
     for table, row_weights in zip(tables, weights, strict=True):
-        n_rows = np.shape(table)[0]
+        n_rows = (np.shape(table) or (0,))[0]
         members = compared_members(None, table, n_rows, row_weights)
         shares = members.matrix(n_rows)
         shares /= shares.sum(axis=0)

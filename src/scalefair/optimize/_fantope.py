@@ -114,7 +114,7 @@ def minimax_on_fantope(
     A = (A + A.transpose(0, 2, 1)) / 2
     # 1. Matrices of order one; smaller gaps than `floor` are rounding.
     scale = float(np.sqrt((A * A).sum(axis=(1, 2))).max())
-    scale = scale if scale > 0 else 1.0
+    scale = scale or float(np.abs(b).max()) or 1.0
     A, b = A / scale, b / scale
     floor = 8 * EPS * np.sqrt(A.shape[1]) * max(1.0, float(np.abs(b).max()))
     # 2. Follow the central path; keep the best W and the best weights.

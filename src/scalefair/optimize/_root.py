@@ -107,7 +107,8 @@ class ConcaveSearch:
         # 1. The sample replaces the end of the bracket on its side.
         #    Invariant: the slope is positive at `lower` and not at `upper`, where these
         #    were evaluated, so that the maximiser lies between them.
-        sample, last = _Quadratic(self.x, value, slope, curvature), self._last
+        numbers = map(float, (value, slope, curvature))  # no overflow warnings
+        sample, last = _Quadratic(self.x, *numbers), self._last
         if slope > 0:
             self.lower, self._lower_end = self.x, sample
         else:
