@@ -120,6 +120,15 @@ def test_no_basis_has_a_smaller_largest_loss(problem, form, solver, centering):
             certify(pca, rows, np.sqrt(A))
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_the_only_row_of_a_group_has_no_covariance(form):
+    # About its own mean: the operator's products are rounding errors.
+    pca = new(solver="matrix_free", centering="group")
+    pca.fit(form(SPARSE), sensitive_features=np.column_stack([CODES, np.arange(M) < 1]))
+    assert pca.converged_
+    assert pca.group_losses_[1][1] == 0
+
+
 @pytest.mark.parametrize("solver", ["gram", "matrix_free"])
 def test_one_attribute_twice_is_once(solver):
     for name in PEOPLE:

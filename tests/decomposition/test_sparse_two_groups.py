@@ -1,10 +1,13 @@
 """Fair PCA of sparse rows by Lanczos against that of formed covariances."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from scalefair.decomposition import FairPCA
+from scalefair.decomposition._sparse_two_groups import _SharedSubspace
 from scalefair.decomposition._subspace import solve_formed
 
 from ..conftest import dense_covariances, one_hot
@@ -126,6 +129,23 @@ def test_losses_are_those_of_formed_covariances(case):
     assert pca.converged_
     assert pca.duality_gap_ <= slack
     assert abs(X - before).nnz == 0
+
+
+def test_a_missed_vector_is_noticed_behind_one_that_turns_into_it():
+    values = np.concatenate([[1.0, 0.8, 0.79, 0.8], 0.5 * 0.9 ** np.arange(56)])
+    V = np.eye(4, 60)
+    V[3, 3:5] = np.sqrt([0.1, 0.9])  # as Lanczos has it before the copy converges
+    run = SimpleNamespace(
+        values=(V**2) @ values,
+        residuals=np.array([0, 0, 0, 0.3 * 0.3]),
+        weights=np.ones(1),
+        leading=lambda k: V[:k],
+        products=lambda x, out: np.multiply(values, x, out=out[0]),
+    )
+    space, rng = SimpleNamespace(size=60, n_blocks=3), np.random.RandomState(0)
+    search = _SharedSubspace(space, 3, 1e-8, rng)
+    search.scale = 1.0
+    assert search.has_missed_vector(run)
 
 
 def test_each_tolerance_is_kept():

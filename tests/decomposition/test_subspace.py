@@ -61,6 +61,32 @@ def test_ties(C, r):
     assert losses.max() == pytest.approx(direct.dual_value, rel=1e-9)
 
 
+def test_small_losses_beside_a_large_eigenvalue():
+    # `tol` is relative to the loss, which is 1e-5 of the sums of eigenvalues here.
+    values = 1e-5 * np.random.default_rng(0).random((2, 80))
+    values[:, 0] = 1.0
+    C = np.array([np.diag(v) for v in values])
+    family = FormedCovariances(C, 2, np.random.RandomState(0))
+    solution = solve_by_subspaces(family, tol=1e-4, max_iter=30)
+    assert solution.converged
+    np.testing.assert_allclose(solution.best, top_sums(C, 2), rtol=0, atol=1e-10)
+
+
+def test_uncorrelated_features():
+    # Groups have common eigenvectors, and no other leading one of their sum is in the
+    # span of each group's own leading ones.
+    values = np.full((2, 80), 0.01)
+    values[0, :20] = values[1, 20:40] = np.linspace(1, 1.2, 20)
+    values[:, 40] = 0.9
+    family = FormedCovariances(
+        np.array([np.diag(v) for v in values]), 1, np.random.RandomState(0)
+    )
+    solution = solve_by_subspaces(family, tol=1e-8, max_iter=30)
+    losses = solution.best - np.trace(solution.compressed, axis1=1, axis2=2)
+    np.testing.assert_allclose(losses, 0.3)
+    assert solution.converged
+
+
 def _diagonal(values):
     return aslinearoperator(sparse.diags_array(np.asarray(values, float)).tocsr())
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, aslinearoperator, eigsh
 
 from scalefair._membership import Membership
+from scalefair._rounding import ROUNDING
 from scalefair.kernels import eigenvalues, leading_eigh, matmul
 from scalefair.linalg import chebyshev, spectral_bounds
 from scalefair.operators import GroupCovariance, SymmetricBlockOperator
@@ -25,7 +26,7 @@ BUFFER_RATIO = 0.3
 # Most wanted vectors for which sparse rows are multiplied by one vector at a time, by
 # ARPACK.
 MAX_ARPACK_RANK = 40
-# Lanczos steps that look for eigenvectors that ARPACK missed.
+# Lanczos steps that look for eigenvectors that a solver missed.
 N_CHECK_STEPS = 8
 
 
@@ -93,6 +94,8 @@ class FormedCovariances:
 class CovarianceOperators:
     """Covariances that an operator multiplies by, for any weights; never formed."""
 
+    is_filtered = True
+
     def __init__(
         self, operator: GroupCovariance | OverlappingCovariance, r: int, rng: Random
     ) -> None:
@@ -121,6 +124,11 @@ class CovarianceOperators:
         self, weights: Array, k: int, start: Array | None, tol: float
     ) -> LeadingEigenvectors:
         """Leading eigenvectors, `k` by ARPACK for sparse rows, or else by filtering."""
+        traces = self.operator.group_traces
+        if weights @ traces < ROUNDING * traces.max():
+            # Such as the only row of a group, about its mean: products are rounding.
+            vectors = np.eye(self.n_features, self.r) if start is None else start
+            return LeadingEigenvectors(vectors, 0.0, 0, "")
         H, r = self.operator.with_weights(weights), self.r
         if H.gathers_rows and r <= MAX_ARPACK_RANK and 4 * k <= self.n_features:
             leading = arpack_leading(H, r, k, tol, self.rng)
@@ -231,15 +239,29 @@ def _filtered(
     H: LinearOperator | Array, r: int, start: Array | None, tol: float, rng: Random
 ) -> LeadingEigenvectors:
     """Leading eigenvectors by filtered subspace iteration."""
-    n_buffer = buffer_size(r)
-    result = chebyshev(H, r, X0=start, tol=tol, n_buffer=n_buffer, random_state=rng)
+    options: dict[str, Any] = {
+        "tol": tol,
+        "n_buffer": buffer_size(r),
+        "random_state": rng,
+    }
+    result = chebyshev(H, r, X0=start, **options)
+    n_products = result.n_products
+    # A start in the span of some eigenvectors, as where features are uncorrelated, may
+    # lead to those alone.
+    if start is not None:
+        threshold = result.values[-1] + 10 * tol * result.values[0]
+        multiply = aslinearoperator(H).matvec
+        n_products += N_CHECK_STEPS
+        if has_larger_eigenvalue(multiply, result.vectors.T, threshold, rng):
+            result = chebyshev(H, r, **options)
+            n_products += result.n_products
     total, message = float(result.values.sum()), ""
     if not result.converged:
         residual = float(result.residual_norms.max())
         message = (
             f"An eigenproblem was solved to a residual of {residual:.1e}: raise tol."
         )
-    return LeadingEigenvectors(result.vectors, total, result.n_products, message)
+    return LeadingEigenvectors(result.vectors, total, n_products, message)
 
 
 def _ritz_vectors(weights: Array, r: int, V: Array, compressed: Array) -> Array:

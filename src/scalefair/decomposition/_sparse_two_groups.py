@@ -389,8 +389,14 @@ class _SharedSubspace:
             self.n_products += 1
             return run.weights @ products
 
-        vectors = run.leading(min(self.n_ritz, len(run.values)))
-        threshold = run.values[self.r - 1] + max(self.sum_tol, 1e-13 * run.values[0])
+        # Known vectors are deflated: behind the first r those of small errors. One that
+        # is turning into a missed vector would hide it.
+        r, residuals = self.r, run.residuals[: self.n_ritz]
+        gaps = np.maximum(run.values[r - 1] - run.values[: self.n_ritz], TINY)
+        is_known = residuals * (residuals / gaps) <= self.sum_tol
+        is_known[:r] = True
+        vectors = run.leading(len(is_known))[is_known]
+        threshold = run.values[r - 1] + max(self.sum_tol, 1e-13 * run.values[0])
         return has_larger_eigenvalue(multiply, vectors, threshold, self.rng)
 
     def append(self, new: Array) -> None:

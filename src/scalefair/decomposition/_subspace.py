@@ -127,6 +127,24 @@ class _ReducedDual:
             self.expand(covariances.arrays, start.vectors)
         else:
             self.reduce(start.vectors)
+        if covariances.is_filtered:
+            self.refine_sums()
+
+    def refine_sums(self) -> None:
+        """Compute the groups' sums of eigenvalues to `tol` times the loss.
+
+        Where eigenvalues are close, the error of a sum is that of the residuals, and a
+        loss may be far smaller than the sums.
+        """
+        tol = self.tol * self._scale() / max(float(self.best.max()), TINY)
+        groups = [
+            self.covariances.leading(unit, self.V, self.compressed, tol)
+            for unit in np.eye(self.covariances.n_groups)
+        ]
+        self.best = np.array([group.total for group in groups])
+        self.n_products += sum(group.n_products for group in groups)
+        self.message = next((g.message for g in groups if g.message), self.message)
+        self.reduce(orthonormal_span([self.V, *(group.vectors for group in groups)]))
 
     def reduce(self, V: Array, compressed: Array | None = None) -> None:
         """Solve the problem restricted to the span of V."""
