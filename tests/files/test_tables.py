@@ -189,6 +189,7 @@ def test_semicolons_and_decimal_commas(table):
     assert table("a;b", "1,5;x", "y;z").read()["a"].tolist() == ["1.5", "y"]
     for line in ("1|2,5", "1 2,5"):
         assert table(line, line).read().to_numpy().tolist() == [[1, 2.5]] * 2
+    assert table("2,5", "3,5", decimal=",").read()["1"].tolist() == [2.5, 3.5]
     # Told that they are none, they are words.
     assert table(*lines, decimal=".").read()["a"].tolist() == ["1,5", "2,25"]
     # Thousands in a table of points are an error, no decimal commas.
@@ -399,6 +400,7 @@ def test_store_equals_read(tmp_path, monkeypatch, kind):
     columns = {"height": rng.normal(size=n).round(3), "town": towns}
     frame = pandas.DataFrame(columns | {"age": 1, "code": rng.integers(0, 3, n)})
     frame.loc[::7, "height"] = frame.loc[::11, "town"] = None
+    frame.loc[200:300, "town"] = None  # all values of a piece
     getattr(frame, f"to_{kind}")(path, index=False)
     columns_read, strings = ["town", "height", "code"], {"code"}
     stored = TableFile(path).store(columns_read, strings, tmp_path)

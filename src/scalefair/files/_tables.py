@@ -248,8 +248,10 @@ class TableFile:
                 except OSError as error:  # usually the disk is full
                     error.filename = str(folder)
                     raise
-                for name in strings:
-                    categories[name].append(frame[name].astype("category"))
+                for name in strings:  # objects, also where all are missing
+                    column = frame[name].astype("category")
+                    names = column.cat.categories.astype(object)
+                    categories[name].append(column.cat.rename_categories(names))
                 n_rows += len(frame)
             # 3. A frame of the mapped file, in which a block of rows is one piece, and
             #    of the strings in memory.

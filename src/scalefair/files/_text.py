@@ -219,7 +219,9 @@ class Layout:
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line number and cells of each record below the header."""
-        lines = islice(_lines(self.path, self.encoding), self.n_skipped, None)
+        lines: Iterator[str] = islice(
+            _lines(self.path, self.encoding), self.n_skipped, None
+        )
         if self.of_edges:  # a comment may hold a quotation mark
             lines = (_COMMENT_LINES.sub("\n", line) for line in lines)
         # csv parses quoted cells, which may hold delimiters and line feeds.
@@ -342,7 +344,8 @@ def _choose_delimiter(path: Path, options: FileOptions, line: str) -> str | None
         # The first of these that is in the line. The semicolon comes before the comma,
         # which is a decimal mark beside semicolons.
         unquoted = re.sub(r'"[^"]*"', "", line)
-        delimiter = next((mark for mark in "\t;,|" if mark in unquoted), None)
+        marks = "\t;,|".replace(options.decimal or "", "")
+        delimiter = next((mark for mark in marks if mark in unquoted), None)
         # Between bars or blanks commas that are all within numbers are decimal, too.
         for mark in ("|", None) if delimiter == "," else ():
             cells = [cell.strip() for cell in unquoted.split(mark)]
