@@ -550,6 +550,8 @@ def test_tables_of_other_programs(tmp_path):
         b'graph [ node [ id 1 label "a" ] ]': "is a graph",
         b"\xd0\xcf\x11\xe0 xls": "Excel",
         b"$FL2@(#) SPSS": "SPSS",
+        b"r\1\1\0": "Stata .* or damaged",
+        b"@relation cut\n": "ARFF .* or damaged",
     }.items():
         path.write_bytes(content)
         with pytest.raises(FileError, match=message):
