@@ -349,6 +349,15 @@ def test_labels_may_be_words(workspace):
     assert actual["clusters"][0]["groups"] == {"f": 0, "m": 2}
 
 
+def test_encoding_of_labels_and_graph(workspace):
+    texts = "id,label,sex\né,0,f\na,1,m\n", "é,a\na,a\n"
+    table, graph = workspace.folder / "labels.csv", workspace.folder / "latin.csv"
+    for path, text in zip((table, graph), texts, strict=True):
+        path.write_text(text, encoding="cp1252")
+    options = ("--groups", "sex", "--graph", graph, "--encoding", "cp1252")
+    assert workspace.evaluate(table, *options)["normalized_cut"] == 1.5
+
+
 def test_scores_with_two_classes(scored):
     options = (scored.scores, "--groups", "sex", "--target", "truth")
     options += ("--interval", "0.1,0.6", "--threshold", 0.2)
@@ -488,11 +497,13 @@ def test_what_is_shown(scored, monkeypatch):
         (("--groups", "sex", "--labels", "sex", "--graph", "g"), 1, "g: no such file"),
         (("--groups", "sex", "--missing", "impute"), 2, "impute does not apply"),
         (("--groups", "sex", "--given", "label"), 2, "--given needs a --target of two"),
+        (("--groups", "sex,x", "--attributes", "each"), 1, "x has 1 group(s), such as"),
         ((), 2, "--groups"),
     ],
 )
 def test_errors(scored, options, code, fragments):
-    table = scored.save(scored.frame.assign(many=["a", "b", "c"] * 20), "scores.csv")
+    frame = scored.frame.assign(many=["a", "b", "c"] * 20, x="x")
+    table = scored.save(frame, "scores.csv")
     scored.fails(scored.invoke("evaluate", table, *options), fragments, code=code)
 
 

@@ -66,6 +66,10 @@ IRIS = [f"5.{i},3.1,{i % 2}" for i in range(9)]  # as scikit-learn's iris.csv ha
         (["x,y", "y,x", "x,x"], ["x", "y"], True),
         # A blank first name, as pandas writes an index.
         ([",height", "0,1.5", "1,1.7"], ["", "height"], False),
+        ([",name", "0,ann", "1,bob"], ["", "name"], False),
+        # A missing number is no name.
+        (["NA,red", "1,blue", "2,green"], ["NA", "red"], True),
+        (["?", "1", "2"], None, False),
     ],
 )
 def test_headers(table, lines, names, doubt):
@@ -180,6 +184,11 @@ def test_semicolons_and_decimal_commas(table):
     assert exponents.tolist() == [1.5e-5, -2.5e3]
     # As strings they are those of the same numbers, which groups and targets are.
     assert table(*lines).read(strings=["a"])["a"].tolist() == ["1.5", "2.25"]
+    # Among words, too; and beside bars or blanks they do not separate.
+    assert table("a;b", "1,5;x", "y;z").read()["a"].tolist() == ["1.5", "y"]
+    for line in ("1|2,5", "1 2,5"):
+        assert table(line, line).read().to_numpy().tolist() == [[1, 2.5]] * 2
+    assert table("2,5", "3,5", decimal=",").read()["1"].tolist() == [2.5, 3.5]
     # Told that they are none, they are words.
     assert table(*lines, decimal=".").read()["a"].tolist() == ["1,5", "2,25"]
     # Thousands in a table of points are an error, no decimal commas.
@@ -382,6 +391,7 @@ def test_store_equals_read(tmp_path, monkeypatch, kind):
     columns = {"height": rng.normal(size=n).round(3), "town": towns}
     frame = pandas.DataFrame(columns | {"age": 1, "code": rng.integers(0, 3, n)})
     frame.loc[::7, "height"] = frame.loc[::11, "town"] = None
+    frame.loc[200:300, "town"] = None  # all values of a piece
     getattr(frame, f"to_{kind}")(path, index=False)
     columns_read, strings = ["town", "height", "code"], {"code"}
     stored = TableFile(path).store(columns_read, strings, tmp_path)
@@ -529,6 +539,8 @@ def test_tables_of_other_programs(tmp_path):
         b'graph [ node [ id 1 label "a" ] ]': "is a graph",
         b"\xd0\xcf\x11\xe0 xls": "Excel",
         b"$FL2@(#) SPSS": "SPSS",
+        b"r\1\1\0": "Stata .* or damaged",
+        b"@relation cut\n": "ARFF .* or damaged",
     }.items():
         path.write_bytes(content)
         with pytest.raises(FileError, match=message):

@@ -91,6 +91,8 @@ def test_headers_of_two_columns(read):
     with pytest.raises(FileError, match=r":1: 'person' is no row.*--groups-header"):
         read(text, ROWS)
     assert read(text, ROWS, header=True)[0] == ["f", "m", "f"]
+    with pytest.raises(FileError, match="has 2 groups for the 3"):
+        read("group\na\n\nb\n", ROWS)  # an empty line is none
     with pytest.raises(FileError, match="has 4 groups for the 3"):
         read("sex\na\nb\na\n", ROWS, header=False)
     with pytest.raises(FileError, match=":2: node 3 has group '' here and 'x' on line"):

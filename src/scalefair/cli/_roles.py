@@ -463,14 +463,16 @@ def check_groups(rows: Rows, training: Rows | None) -> None:
     if rows.groups is None or rows.has_probabilities:
         return  # these were checked when they were typed
     # Rows that a saved model predicts may all be of one group: `training` has no data.
-    names = np.unique(rows.groups).tolist()
     has_data = training is None or training.n_rows > 0
-    if not 1 + has_data <= len(names) <= MAX_CATEGORIES:
-        raise Failure(
-            f"{rows.sources['groups']}: has {len(names):,} group(s), such as "
-            f"{names[0]!r}; 2 to {MAX_CATEGORIES:,} can be compared. Join values, or "
-            "take others."
-        )
+    for attribute, values in pandas.DataFrame(rows.sensitive_features).items():
+        names = np.unique(values).tolist()
+        if not 1 + has_data <= len(names) <= MAX_CATEGORIES:
+            column = "" if rows.attributes is None else f"{attribute} "
+            raise Failure(
+                f"{rows.sources['groups']}: {column}has {len(names):,} group(s), such "
+                f"as {names[0]!r}; 2 to {MAX_CATEGORIES:,} can be compared. Join "
+                "values, or take others."
+            )
     if training is None or training.groups is None or rows.attributes is not None:
         return
     refuse_unknown(rows, "groups", "group", training)

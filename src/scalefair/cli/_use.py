@@ -394,7 +394,7 @@ def _summarize(measures: Facts, n_rows: int, interval: tuple[float, float]) -> s
 
 def _cut(path: Path, rows: Rows, labels: Any, options: opt.ReadOptions) -> float:
     """Return the normalized cut of a graph, whose nodes have labels by their ids."""
-    names = ("directed", "weights", "weight_column")
+    names = ("directed", "weights", "weight_column", "encoding")
     edges = FileOptions(**{name: getattr(options, name) for name in names})
     graph = load_graph(path, edges)
     print_notes(graph)

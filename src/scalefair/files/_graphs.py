@@ -414,11 +414,12 @@ def _read_language(path: Path, language: str, options: FileOptions) -> Graph:
     # 2. The attributes of the nodes, and their names.
     nodes = pandas.DataFrame([G.nodes[node] for node in G], dtype=object)
     # Some attributes, as `graphics`, are dicts.
-    nodes = nodes.map(str, na_action="ignore").apply(as_strings)
+    nodes = nodes.map(str, na_action="ignore")
     # Nodes go by their labels, as in NetworkX, if each has one of its own.
-    labels = nodes.get("label", pandas.Series([None]))
+    labels = as_strings(nodes.get("label", pandas.Series([None])), [""], verbatim=True)
     has_labels = labels.is_unique and not labels.hasnans
     ids = parse_ids(labels if has_labels else map(str, G))
+    nodes = nodes.apply(as_strings)
     # 3. The matrix of the edges.
     frame = pandas.DataFrame(edges, columns=["source", "target", "weight"])
     pairs = frame[["source", "target"]].to_numpy()

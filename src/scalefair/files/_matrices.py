@@ -157,7 +157,9 @@ def read_dense(path: Path) -> NDArray[Any]:
         require_memory(path.stat().st_size, str(path), _LESS_MEMORY)
         checked_header(file)  # NumPy would read a part of a truncated file
         file.seek(0)
-        return np.lib.format.read_array(file, allow_pickle=False)
+        array = np.lib.format.read_array(file, allow_pickle=False)
+        # SciPy's matrices take the byte order of this machine alone.
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def read_matrix_market(path: Path) -> sparse.csr_array:

@@ -5,6 +5,7 @@ import lzma
 import math
 import os
 import re
+import struct
 import tokenize
 import zipfile
 import zlib
@@ -24,6 +25,7 @@ _DAMAGE_ERRORS: tuple[type[Exception], ...]
 _DAMAGE_ERRORS = (EOFError, LookupError, RuntimeError, ValueError, TypeError)
 _DAMAGE_ERRORS += (OverflowError, SyntaxError, tokenize.TokenError, csv.Error, OSError)
 _DAMAGE_ERRORS += (lzma.LZMAError, zlib.error, zipfile.BadZipFile)
+_DAMAGE_ERRORS += (StopIteration, struct.error)
 _ACCESS_ERRORS = {
     FileNotFoundError: "no such file. Check the path.",
     IsADirectoryError: "is a folder, not a file.",

@@ -248,8 +248,10 @@ class TableFile:
                 except OSError as error:  # usually the disk is full
                     error.filename = str(folder)
                     raise
-                for name in strings:
-                    categories[name].append(frame[name].astype("category"))
+                for name in strings:  # objects, also where all are missing
+                    column = frame[name].astype("category")
+                    names = column.cat.categories.astype(object)
+                    categories[name].append(column.cat.rename_categories(names))
                 n_rows += len(frame)
             # 3. A frame of the mapped file, in which a block of rows is one piece, and
             #    of the strings in memory.
@@ -379,7 +381,7 @@ class TableFile:
             if name in strings or values.dtype.kind not in "iuf":
                 is_id = name in self.id_columns
                 values = as_strings(values, [""] if is_id else self._missing, is_id)
-                if name in strings and not is_id and self.layout.get("decimal") == ",":
+                if not is_id and self.layout.get("decimal") == ",":
                     values = values.map(with_decimal_point, "ignore").astype(object)
                     values = values.where(values.notna(), None)
             elif self._missing_numbers:
@@ -409,8 +411,6 @@ class TableFile:
         # 1. Parse each distinct string once; `codes` are -1 where a value is missing.
         codes, distinct = pandas.factorize(strings)
         is_present, cells = codes >= 0, list(distinct)
-        if self.layout.get("decimal") == ",":
-            cells = [with_decimal_point(cell) for cell in cells]
         is_valid = np.array([is_number(cell) for cell in cells] or [True], dtype=bool)
         # Counted by rows, not by distinct strings.
         is_numeric = is_present & is_valid[codes]

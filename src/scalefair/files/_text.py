@@ -219,9 +219,14 @@ class Layout:
 
     def records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line number and cells of each record below the header."""
+        lines: Iterator[str] = islice(
+            _lines(self.path, self.encoding), self.n_skipped, None
+        )
+        if self.of_edges:  # a comment may hold a quotation mark
+            lines = (_COMMENT_LINES.sub("\n", line) for line in lines)
         # csv parses quoted cells, which may hold delimiters and line feeds.
         rows = csv.reader(
-            islice(_lines(self.path, self.encoding), self.n_skipped, None),
+            lines,
             delimiter=self.delimiter or " ",
             skipinitialspace=True,
             strict=True,
@@ -244,8 +249,7 @@ class Layout:
             if self.delimiter is None:  # tabs separate as well
                 parts = (cell.split("\t") for cell in cells)
                 cells = [part for part in chain.from_iterable(parts) if part]
-            is_blank = not cells or cells == [""]
-            if is_blank or (self.of_edges and cells[0].startswith(_COMMENT_MARKS)):
+            if not cells or cells == [""]:
                 continue
             if not is_header:
                 yield line_number, cells
@@ -340,7 +344,15 @@ def _choose_delimiter(path: Path, options: FileOptions, line: str) -> str | None
         # The first of these that is in the line. The semicolon comes before the comma,
         # which is a decimal mark beside semicolons.
         unquoted = re.sub(r'"[^"]*"', "", line)
-        delimiter = next((mark for mark in "\t;,|" if mark in unquoted), None)
+        marks = "\t;,|".replace(options.decimal or "", "")
+        delimiter = next((mark for mark in marks if mark in unquoted), None)
+        # Between bars or blanks commas that are all within numbers are decimal, too.
+        for mark in ("|", None) if delimiter == "," else ():
+            cells = [cell.strip() for cell in unquoted.split(mark)]
+            with_comma = [cell for cell in cells if "," in cell]
+            if len(cells) > 1 and all(map(_DECIMAL_COMMA.fullmatch, with_comma)):
+                delimiter = mark
+                break
     delimiter = _DELIMITERS.get(str(delimiter), delimiter)
     if len(delimiter or " ") != 1 or options.decimal not in (None, ".", ","):
         raise FileError(
@@ -418,7 +430,8 @@ class _FirstRecord:
         self.is_above_numbers = any(_are_numbers(cells) for _, cells in named)
         self.has_new_name = bool(named) and all(x not in cells for x, cells in named)
         is_distinct = len({*self.cells}) == len(self.cells)
-        self.can_be_names = is_distinct and all(self.cells[1:])
+        are_missing = not (self.numbered or named)
+        self.can_be_names = is_distinct and all(self.cells[1:]) and not are_missing
 
     def is_header_of_edges(self) -> tuple[bool, bool]:
         """Return whether it is one above edges, and whether that is doubtful."""
@@ -436,7 +449,8 @@ class _FirstRecord:
         if not self.can_be_names:
             return False, False
         if not self.numbered:  # words above words: it may be the first row as well
-            return True, not any(_are_numbers(cells) for _, cells in self.columns)
+            # Only pandas leaves a name empty, that of the numbers of the rows.
+            return True, self.cells[0] != "" or not _are_numbers(self.columns[0][1])
         return self._has_years()
 
     def _has_years(self) -> tuple[bool, bool]:

@@ -201,10 +201,14 @@ def _read_lines(
         names = ID_NAMES - {*map(str, units.ids.tolist())}
         is_unexpected = first_cell == ""
     else:
-        # One line more than there are units, whose value does not come again.
-        is_longer = len(values) == len(units.ids) + 1
-        is_unexpected = is_longer and bool(np.all(values[1:].ne(values.loc[0])))
-        names = _VALUE_NAMES if len(values) != len(units.ids) else set()
+        # One line more than there are units, whose value does not come again. A known
+        # name that does not is a header in any case: an empty line may be missing. But
+        # "y" is a value, too.
+        is_new = bool(np.all(values[1:].ne(values.loc[0])))
+        is_unexpected = is_new and len(values) == len(units.ids) + 1
+        names = _VALUE_NAMES
+        if len(values) == len(units.ids):
+            names = names - {"", "y"} if is_new else set()
     is_header = header is None and (first_cell in names or is_unexpected)
     if is_header and first_cell not in names:
         table.notes.append(
