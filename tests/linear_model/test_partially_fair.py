@@ -111,7 +111,7 @@ def test_no_warm_start_from_another_shape():
     assert model.coef_.shape == (2, 5)
     X, y, group = make_rows(n_groups=3)
     rows = X[:, :3], y, group
-    cold = fit(classifier(n_thresholds=4), rows)
+    cold = fit(classifier(n_thresholds=np.int8(4)), rows)  # any integer
     assert np.array_equal(fit(model, rows).coef_, cold.coef_)
 
 

@@ -329,9 +329,8 @@ class PartiallyFairClassifier(BaseGroupClassifier):
         if self.criterion == "weak":
             problem = WeakParity(*common, threshold=float(self.threshold))
         else:
-            problem = StrongParity(
-                *common, n_thresholds=self.n_thresholds, surrogate=self.surrogate
-            )
+            n = int(self.n_thresholds)  # of a short type products would overflow
+            problem = StrongParity(*common, n_thresholds=n, surrogate=self.surrogate)
         problem.require_memory()
         return problem
 
