@@ -514,3 +514,6 @@ def test_tables_without_a_known_column_and_nodes_without_a_label(workspace):
     table = workspace.write("labels.csv", ["id,label,sex", "0,1,f", "1,0,m"])
     options = ("--groups", "sex", "--graph", workspace.npz)
     workspace.fails(workspace.invoke("evaluate", table, *options), "88 nodes")
+    table = workspace.write("labels.csv", ["id,label,sex", "0,1,f", "1,-1,m"])
+    result = workspace.invoke("evaluate", table, "--groups", "sex")
+    workspace.fails(result, "only one among the assigned")

@@ -334,7 +334,8 @@ def evaluate(result: Path, **options: Any) -> None:
     report.facts = _report.fill(facts, content)
     if kind == "labels":
         labels = parse_values(rows.X[column])
-        measures = _cluster.measure_clusters(labels, rows)
+        with _run.estimator_errors(result):  # one group may be left in the clusters
+            measures = _cluster.measure_clusters(labels, rows)
         if options["graph"] is not None:
             cut = _cut(options["graph"], rows, labels, read_options)
             measures["normalized_cut"] = cut
