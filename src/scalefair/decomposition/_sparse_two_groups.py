@@ -392,8 +392,8 @@ class _SharedSubspace:
         # Known vectors are deflated: behind the first r those of small errors. One that
         # is turning into a missed vector would hide it.
         r, residuals = self.r, run.residuals[: self.n_ritz]
-        gaps = np.maximum(run.values[r - 1] - run.values[: self.n_ritz], TINY)
-        is_known = residuals * (residuals / gaps) <= self.sum_tol
+        gaps = np.maximum(run.values[r - 1] - run.values[: self.n_ritz], 0.0)
+        is_known = residuals <= np.sqrt(self.sum_tol) * np.sqrt(gaps)
         is_known[:r] = True
         vectors = run.leading(len(is_known))[is_known]
         threshold = run.values[r - 1] + max(self.sum_tol, 1e-13 * run.values[0])

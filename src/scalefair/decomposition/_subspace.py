@@ -141,7 +141,8 @@ class _ReducedDual:
             self.covariances.leading(unit, self.V, self.compressed, tol)
             for unit in np.eye(self.covariances.n_groups)
         ]
-        self.best = np.array([group.total for group in groups])
+        # Sums of Ritz values are never too large.
+        self.best = np.maximum(self.best, [group.total for group in groups])
         self.n_products += sum(group.n_products for group in groups)
         self.message = next((g.message for g in groups if g.message), self.message)
         self.reduce(orthonormal_span([self.V, *(group.vectors for group in groups)]))
