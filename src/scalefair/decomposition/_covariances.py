@@ -73,6 +73,11 @@ class FormedCovariances:
         """``V.T @ C_g @ V`` of every group, shape (G, p, p)."""
         return symmetric(compress(self.arrays, V))
 
+    def product(self, g: int, Y: Array) -> Array:
+        """Product of the covariance of a group with a vector or a block (n, p)."""
+        product: Array = self.arrays[g] @ Y
+        return product
+
     def leading(
         self, weights: Array, V: Array, compressed: Array, tol: float
     ) -> LeadingEigenvectors:
@@ -112,6 +117,10 @@ class CovarianceOperators:
     def compress(self, V: Array) -> Array:
         """``V.T @ C_g @ V`` of every group, shape (G, p, p)."""
         return self.operator.compress(np.ascontiguousarray(V))
+
+    def product(self, g: int, Y: Array) -> Array:
+        """Product of the covariance of a group with a vector or a block (n, p)."""
+        return self.operator.with_weights(np.eye(self.n_groups)[g]) @ Y
 
     def leading(
         self, weights: Array, V: Array, compressed: Array, tol: float

@@ -6,15 +6,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scalefair._rounding import EPS, TINY
 from scalefair.decomposition._covariances import (
+    N_CHECK_STEPS,
     CovarianceFamily,
     FormedCovariances,
     compress,
+    has_larger_eigenvalue,
     inner,
     multiply,
     orthonormal_span,
@@ -131,21 +134,45 @@ class _ReducedDual:
             self.refine_sums()
 
     def refine_sums(self) -> None:
-        """Compute the groups' sums of eigenvalues to `tol` times the loss.
+        """Compute groups' sums of eigenvalues anew that are not accurate enough.
 
-        Where eigenvalues are close, the error of a sum is that of the residuals, and a
-        loss may be far smaller than the sums.
+        They shall be off by at most `tol` times the loss, which may be far smaller.
         """
-        tol = self.tol * self._scale() / max(float(self.best.max()), TINY)
-        groups = [
-            self.covariances.leading(unit, self.V, self.compressed, tol)
-            for unit in np.eye(self.covariances.n_groups)
-        ]
-        # Sums of Ritz values are never too large.
-        self.best = np.maximum(self.best, [group.total for group in groups])
-        self.n_products += sum(group.n_products for group in groups)
-        self.message = next((g.message for g in groups if g.message), self.message)
-        self.reduce(orthonormal_span([self.V, *(group.vectors for group in groups)]))
+        max_error, vectors = self.tol * self._scale(), [self.V]
+        tol = max_error / max(float(self.best.max()), TINY)
+        for g, unit in enumerate(np.eye(self.covariances.n_groups)):
+            if self.is_accurate(g, max_error):
+                continue
+            group = self.covariances.leading(unit, self.V, self.compressed, tol)
+            # Sums of Ritz values are never too large.
+            self.best[g] = max(self.best[g], group.total)
+            self.n_products += group.n_products
+            self.message = group.message or self.message
+            vectors.append(group.vectors)
+        if len(vectors) > 1:
+            self.reduce(orthonormal_span(vectors))
+
+    def is_accurate(self, g: int, max_error: float) -> bool:
+        """Whether a group's Ritz values in the span of V tell its sum of eigenvalues.
+
+        Where the residual norm is e, a Ritz value is off by at most e, and by e^2 / d
+        at a distance d from what is not wanted: below the last one that is.
+        """
+        # 1. Ritz pairs, the largest first, and the errors of the values.
+        values, S = np.linalg.eigh(self.compressed[g])
+        values, S = values[: -self.r - 1 : -1], S[:, : -self.r - 1 : -1]
+        Y = matmul(self.V, np.ascontiguousarray(S))
+        multiply = partial(self.covariances.product, g)
+        norms = np.linalg.norm(multiply(Y) - Y * values, axis=0)
+        distances = np.maximum(values - values[-1], TINY)
+        error = float((norms * np.minimum(1.0, norms / distances)).sum())
+        self.n_products += 1
+        if error > max_error:
+            return False
+        # 2. They may be eigenvalues, but not the largest ones.
+        threshold, rng = values[-1] + max_error, self.covariances.rng
+        self.n_products += N_CHECK_STEPS
+        return not has_larger_eigenvalue(multiply, Y.T, threshold, rng)
 
     def reduce(self, V: Array, compressed: Array | None = None) -> None:
         """Solve the problem restricted to the span of V."""
