@@ -34,6 +34,13 @@ from scalefair.postprocessing import ExplainableSVDRegressor
 OLD = b"id,label\nan older result\n"
 
 
+def ran(result: Result, message: str = "") -> None:
+    """Check that a run printed nothing, and said nothing but a note perhaps."""
+    assert (result.exit_code, result.stdout) == (0, ""), result.output
+    assert message in result.stderr
+    assert bool(message) == bool(result.stderr)
+
+
 class Runs:
     """A folder with an older result, and runs of a command that writes a newer one."""
 
@@ -75,10 +82,7 @@ class Runs:
 
     def done(self, *arguments, message: str = "", **roles) -> dict:
         """Run it, with nothing to be said but a note perhaps; what it reports."""
-        result = self.run(*arguments, "--report", self.report, **roles)
-        assert (result.exit_code, result.stdout) == (0, ""), result.output
-        assert message in result.stderr
-        assert bool(message) == bool(result.stderr)
+        ran(self.run(*arguments, "--report", self.report, **roles), message)
         return self.read_report()
 
     def evaluate(self, *arguments, message: str = "") -> dict:
@@ -95,8 +99,7 @@ class Runs:
 
     def predict(self, *arguments) -> pandas.DataFrame:
         """What the model in the output says of the rows of a table."""
-        result = self.run_predict(*arguments)
-        assert (result.exit_code, result.output) == (0, "")
+        ran(self.run_predict(*arguments))
         return pandas.read_csv(self.folder / "scores.csv", **FLOAT_OPTIONS)
 
     def read_report(self) -> dict:

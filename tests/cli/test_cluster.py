@@ -13,17 +13,12 @@ from scalefair.cluster import FairSpectralClustering
 from scalefair.metrics import balance_score, normalized_cut_score
 from scalefair.operators import RBFKernel
 
-from .conftest import AFFINITIES
+from .conftest import AFFINITIES, ran
 
 
 def in_row_order(workspace):
     labels = workspace.labels()
     return np.array([labels[str(i)] for i in range(len(labels))])
-
-
-def ran(result):
-    """Check that nothing was said in a pipe."""
-    assert (result.exit_code, result.output) == (0, "")
 
 
 @pytest.fixture

@@ -281,7 +281,6 @@ def test_sizes(value, expected):
         ('solver="lobpcg" is', "--solver lobpcg is"),
         ("use solver='dual'.", "use --solver dual."),
         ("the solver did", "the solver did"),
-        ("n_clusters <= 39", "--n-clusters <= 39"),
         ("raise n_neighbors or `max_iter`", "raise --n-neighbors or `--max-iter`"),
         ("sensitive_features has", "--groups has"),
         ("refit_last=None.", "--refit-last none."),
@@ -291,7 +290,7 @@ def test_sizes(value, expected):
     ],
 )
 def test_messages_name_options(message, expected):
-    names = ("max_iter", "tol", "solver", "n_clusters", "n_neighbors", "refit_last")
+    names = ("max_iter", "tol", "solver", "n_neighbors", "refit_last")
     options = [option("All", "--" + name.replace("_", "-")) for name in names]
     options += [option("All", "--groups"), option("All", "--interactions/--no-x")]
     command = opt.command(options)(lambda **_: None)

@@ -10,7 +10,7 @@ from scipy import io, sparse
 
 from scalefair.cluster import FairSpectralClustering
 
-from .conftest import AFFINITIES, OLD
+from .conftest import AFFINITIES, OLD, ran
 
 PAPERS_METHOD = ("--regularization", 0, "--assign-labels", "kmeans")
 FAIR = ("--assign-labels", "fair")
@@ -62,10 +62,7 @@ class Clusters:
 
     def labels(self, data, *options, message=""):
         """Labels by the ids of the rows, of a run that says nothing but a note."""
-        result = self.predict(data, *options)
-        assert (result.exit_code, result.stdout) == (0, ""), result.output
-        assert message in result.stderr
-        assert bool(message) == bool(result.stderr)
+        ran(self.predict(data, *options), message)
         return self.workspace.labels()
 
 

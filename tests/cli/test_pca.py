@@ -90,9 +90,7 @@ def test_missing_values(components):
     components.fails(result, location, "income (1)", "--missing")
     for missing in ("drop", "impute"):
         options = ("--missing", missing, "--scores", components.scores)
-        result = components.run(path, *options, "--standardize")
-        assert (result.exit_code, result.stdout) == (0, ""), result.output
-        assert "income (1)" in result.stderr
+        components.done(path, *options, "--standardize", message="income (1)")
         assert len(np.load(components.scores)) == (119 if missing == "drop" else 120)
     actual, X = components.arrays(), components.X.copy()
     X[3, 3] = np.nan

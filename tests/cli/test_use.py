@@ -17,6 +17,8 @@ from sklearn.preprocessing import OneHotEncoder
 from scalefair import metrics
 from scalefair.files._tables import FLOAT_OPTIONS
 
+from .conftest import ran
+
 
 class Models:
     """Rows with blanks after commas, models of them, and runs of ``predict``."""
@@ -56,10 +58,7 @@ class Models:
 
     def done(self, *arguments, message="", **options):
         """Run, and return what was written."""
-        result = self.predict(*arguments, **options)
-        assert (result.exit_code, result.stdout) == (0, ""), result.output
-        assert message in result.stderr
-        assert bool(message) == bool(result.stderr)
+        ran(self.predict(*arguments, **options), message)
         return pandas.read_csv(self.output, **FLOAT_OPTIONS)
 
 
@@ -304,13 +303,10 @@ def test_groups_are_needed_for_calibrated_scores(models):
 def test_columns_that_are_kept(models):
     """Features, groups and others, as the table has them; `evaluate` takes them."""
     models.fit()
-    result = models.predict(None, "--keep", "pay, sex", "--keep", "height")
-    assert result.exit_code == 0, result.output
-    output = pandas.read_csv(models.output)
-    assert list(output) == ["row", "score", "prediction", "pay", "sex", "height"]
-    pandas.testing.assert_frame_equal(
-        output[["pay", "sex", "height"]], models.test_rows[["pay", "sex", "height"]]
-    )
+    output = models.done(None, "--keep", "pay, sex", "--keep", "height")
+    names = ["pay", "sex", "height"]
+    assert list(output) == ["row", "score", "prediction", *names]
+    pandas.testing.assert_frame_equal(output[names], models.test_rows[names])
     models.wages.evaluate(models.output, "--groups", "sex", "--target", "pay")
     models.fails(models.predict(None, "--keep", "no"), "no column is named 'no'")
 

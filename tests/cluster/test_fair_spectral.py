@@ -22,7 +22,7 @@ from scalefair.datasets import (
 from scalefair.metrics import balance_score
 from scalefair.operators import NormalizedAffinity
 
-from ..conftest import with_long_indices
+from ..conftest import normalized, one_hot, with_long_indices
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +43,9 @@ def _dense_reference(W, groups, k, regularization=0.0):
     """Eigenvalues of Z^T M Z from the definitions, nothing shared with the package."""
     W = W.toarray()
     W += regularization * W.mean()
-    d = W.sum(axis=1)
-    M = W / np.sqrt(np.outer(d, d))
-    columns = np.reshape(groups, (len(W), -1)).T
-    G = np.hstack([(x[:, None] == np.unique(x)).astype(float) for x in columns])
-    F = (G - G.mean(axis=0)) / np.sqrt(d)[:, None]
+    G = one_hot(*np.reshape(groups, (len(W), -1)).T)
+    F = (G - G.mean(axis=0)) / np.sqrt(W.sum(axis=1))[:, None]
+    M = normalized(W)
     Z = null_space(F.T)
     values, Y = np.linalg.eigh(Z.T @ M @ Z)
     return values[::-1][:k], (Z @ Y)[:, ::-1][:, :k], F, M

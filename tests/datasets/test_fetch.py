@@ -185,11 +185,7 @@ def test_wrong_tables(table, content, message):
     assert "elete" in str(caught.value)  # what to do
 
 
-def test_headers(table):
-    assert table("first\na,b\n1,2\n3,4\n", header=2).integers("b").tolist() == [2, 4]
-    assert table("1,2\n3,4\n", header=0, names="a b").integers("b").tolist() == [2, 4]
-    with pytest.raises(ValueError, match=r"2 column\(s\), but has 3"):
-        table("1,2,3\n", header=0, names="a b")
+def test_lines_are_counted_without_a_header_too(table):
     t = table("1,2\n3,x\n", header=0, names="a b")
     with pytest.raises(ValueError, match="'x' in line 2"):
         t.integers("b")

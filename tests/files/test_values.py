@@ -64,7 +64,6 @@ ZXY, ABA = ["z", "x", "y y"], ["a", "b", "a"]
         ("id,group\n5,a\nc,b\n", STRINGS, ["a", "b", "group"], ""),
         # Words that are ids are taken as they are spelled.
         ("id,group\n1.1,a\n1.10,b\n", units(["1.1", "1.10"]), ["a", "b"], ""),
-        ("id,group\n1e5,a\n1e05,b\n", units(["1e5", "1e05"]), ["a", "b"], ""),
         ("id,group\ntrue,a\nTRUE,b\n", units(["true", "TRUE"]), ["a", "b"], ""),
         ("id,group\nNA,a\n?,b\n", units(["NA", "?"]), ["a", "b"], ""),
         # Values in the order of the rows, one of which may look like a header.

@@ -143,8 +143,6 @@ class TestBadInput:
         with pytest.raises(ValueError, match="gamma must be positive and finite"):
             kernel(points(), gamma=gamma)
 
-    def test_entries(self, kernel):
-        with pytest.raises(ValueError, match="NaN"):
-            kernel(np.full((3, 2), np.nan))
+    def test_entries_that_overflow(self, kernel):
         with pytest.raises(ValueError, match="overflow"):
             kernel(1e200 * points(), gamma=1e300)

@@ -10,8 +10,6 @@ from scalefair.operators import PartitionedMatrix
 
 from ..conftest import delayed_blocks
 
-da = pytest.importorskip("dask.array")
-
 N = 120
 
 
@@ -35,12 +33,6 @@ def test_products(exchange, index, W):
     assert {part.indices.dtype for part in kept} == {np.dtype(np.int32)}
     X = np.random.default_rng(1).standard_normal((N, 3))
     np.testing.assert_allclose(A @ X, W @ X, atol=1e-13)
-
-
-def test_sparse_chunks_of_an_array(W):
-    chunks = da.from_array(W.toarray(), chunks=(50, 60)).map_blocks(sparse.csr_matrix)
-    X = np.ones((N, 1))
-    np.testing.assert_allclose(PartitionedMatrix(chunks) @ X, W @ X, atol=1e-13)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from scalefair.streaming import PartitionedRows
 from ..conftest import (
     CountedBlocks,
     dense_covariances,
+    nearest_neighbors,
     normalized,
     one_hot,
     with_long_indices,
@@ -47,13 +48,8 @@ WEIGHTS = np.random.default_rng(4).gamma(2.0, size=N)
 EPSILON = {dtype: 200 * float(np.finfo(dtype).eps) for dtype in TYPES}
 
 
-def graph(n=N, seed=0, density=0.2):
-    rng = np.random.default_rng(seed)
-    W = rng.random((n, n)) * (rng.random((n, n)) < density)
-    W = W + W.T
-    i = np.arange(n)
-    W[i, i - 1] = W[i - 1, i] = 1  # a ring: no node without a neighbour
-    return W
+def graph():
+    return nearest_neighbors(N).toarray() + np.diag(np.arange(N) % 2)  # some loops
 
 
 def basis(n=N, r=3, seed=1):

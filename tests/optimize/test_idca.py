@@ -189,9 +189,8 @@ def left_of(c):
         # Inactive, and through the unconstrained minimum: multiplier zero.
         (left_of(7), [-3.0, 5.0], [2, 0], [0], 1e-7),
         (left_of(2), [-3.0, 5.0], [2, 0], [0], 1e-6),
-        # Two minima, and zero, which is stationary as well.
+        # A minimum, and zero, which is stationary as well.
         (QUARTIC, [2.0], np.sqrt([0.5]), [], 1e-7),
-        (QUARTIC, [-2.0], -np.sqrt([0.5]), [], 1e-7),
         (QUARTIC, [0.0], [0], [], 1e-7),
         # Multipliers of dependent constraints are not unique.
         (DEPENDENT, [3.0, 2.0], [1, 0], None, 1e-6),

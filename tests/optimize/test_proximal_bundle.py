@@ -112,17 +112,11 @@ def test_quadratics_against_slsqp(seed, n, m, mu, has_metric):
 def test_small_weight_is_a_linear_program(seed, mu):
     problem = MaxOfAffine(seed, 3, 12, pieces=8)
     A, b = problem.A, problem.b
-    epigraph = np.vstack(
-        [
-            np.hstack([A[0], -np.ones((8, 1))]),
-            np.hstack([A[1:].reshape(-1, 3), np.zeros((96, 1))]),
-        ]
-    )
+    # The first eight pieces are below the height, which is the last variable.
+    heights = -1.0 * (np.arange(104) < 8)
+    epigraph = np.column_stack([A.reshape(-1, 3), heights])
     reference = linprog(
-        [0, 0, 0, 1.0],
-        A_ub=epigraph,
-        b_ub=-np.append(b[0], b[1:].ravel()),
-        bounds=[(None, None)] * 4,
+        [0, 0, 0, 1.0], A_ub=epigraph, b_ub=-b.ravel(), bounds=[(None, None)] * 4
     )
     assert reference.status == 0
     actual = proximal_bundle(problem, np.zeros(3), mu=mu, eps=1e-6, max_calls=300)

@@ -9,6 +9,8 @@ from scalefair import metrics, plotting
 from scalefair.decomposition import FairPCA, GroupPCA
 from scalefair.streaming import GroupMoments
 
+from .conftest import GroupAware
+
 RNG = np.random.default_rng(0)
 N, NAMES, INTERVAL = 150, np.array(["a", "b", "c"]), (0.1, 0.6)
 CODES = np.arange(N) % 3
@@ -41,12 +43,7 @@ class Classifier(Model):
         return (X[:, 0] > 0).astype(int)
 
 
-class OfGroups(Model):
-    def decision_function(self, X, *, sensitive_features):
-        return X[:, 0]
-
-    def predict(self, X, *, sensitive_features):
-        return X[:, 0]
+class OfGroups(GroupAware, Model): ...
 
 
 clusters = plotting.ClusterCompositionDisplay.from_predictions

@@ -12,7 +12,7 @@ from scipy import sparse
 from scalefair.files import open_rows
 from scalefair.streaming import GroupMoments, _blocks
 
-from ..conftest import assert_same_moments, delayed_blocks, one_hot
+from ..conftest import assert_same_moments, delayed_blocks, dense_covariances, one_hot
 
 # Scatter matrices of three groups: small ones in register tiles, large ones by BLAS.
 NARROW, WIDE = 6, 220
@@ -206,8 +206,7 @@ class TestErrors:
         ("change", "message"),
         [
             ({"counts": [1]}, "need arrays of shape"),
-            ({"counts": [1, 0]}, "counts must be positive"),
-            ({"counts": [1, -1.5]}, r"positive and finite, got \[ 1\.  -1\.5\]"),
+            ({"counts": [1, 0]}, r"positive and finite, got \[1 0\]"),
             ({"counts": [1.5, np.inf]}, "counts must be positive and finite"),
             ({"means": np.full((2, 3), np.nan)}, "means must be finite"),
             ({"scatters": np.full((2, 3, 3), np.inf)}, "scatters must be finite"),
@@ -278,24 +277,21 @@ class TestUpdateAndMerge:
         assert pickle.dumps(moments) == before
 
 
-class TestCovariances:
-    @pytest.mark.parametrize("n", [1, NARROW, WIDE])
-    def test_definition(self, n):
-        X, groups = rows_of(300, n)
-        X += 50
-        moments = GroupMoments.from_data(X, groups)
-        before = pickle.dumps(moments)
-        np.testing.assert_allclose(moments.mean, X.mean(axis=0), rtol=1e-14)
-        for centering in ("global", "group"):
-            for group, C in enumerate(moments.covariances(centering)):
-                rows = X[groups == group]
-                centre = (X if centering == "global" else rows).mean(axis=0)
-                expected = (rows - centre).T @ (rows - centre) / len(rows)
-                np.testing.assert_allclose(C, expected, rtol=1e-12, atol=1e-12)
-                C[:] = 7  # the result is new
-        assert pickle.dumps(moments) == before
-        with pytest.raises(ValueError, match='"global" or "group"'):
-            moments.covariances("none")
+@pytest.mark.parametrize("n", [1, NARROW, WIDE])
+def test_covariances(n):
+    X, groups = rows_of(300, n)
+    X += 50
+    moments = GroupMoments.from_data(X, groups)
+    before = pickle.dumps(moments)
+    np.testing.assert_allclose(moments.mean, X.mean(axis=0), rtol=1e-14)
+    for centering in ("global", "group"):
+        C = moments.covariances(centering)
+        expected = dense_covariances(X, groups, centering)
+        np.testing.assert_allclose(C, expected, rtol=1e-12, atol=1e-12)
+        C[:] = 7  # the result is new
+    assert pickle.dumps(moments) == before
+    with pytest.raises(ValueError, match='"global" or "group"'):
+        moments.covariances("none")
 
 
 class TestFiles:

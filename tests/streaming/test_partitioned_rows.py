@@ -49,7 +49,7 @@ ROWS = {
     "delayed": blocks,
     "array of delayed": lambda X: da.from_array(X, chunks=(70, N)).to_delayed(),
     "delayed CSR": lambda X: list(blocks(sparse.csr_array(X))),
-    "CSR chunks": lambda X: da.from_array(X, chunks=(70, N)).map_blocks(
+    "CSR chunks": lambda X: da.from_array(X, chunks=(70, 4)).map_blocks(
         sparse.csr_matrix
     ),
     "frame": lambda X: frame(X, 0).drop(columns="group"),
